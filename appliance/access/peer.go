@@ -1,0 +1,36 @@
+package access
+
+import (
+	"fmt"
+	"net"
+	"os/user"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// PeerPrincipal returns the local user at the other end of a unix socket, as
+// the kernel saw them when they connected (SO_PEERCRED, unix(7)). Who may open
+// the socket is decided by its mode; who could is an administrator.
+func PeerPrincipal(conn *net.UnixConn) (*Principal, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil, fmt.Errorf("read peer credentials: %w", err)
+	}
+	var cred *unix.Ucred
+	var credErr error
+	if err := raw.Control(func(fd uintptr) {
+		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil {
+		return nil, fmt.Errorf("read peer credentials: %w", err)
+	}
+	if credErr != nil {
+		return nil, fmt.Errorf("read peer credentials: %w", credErr)
+	}
+	uid := strconv.FormatUint(uint64(cred.Uid), 10)
+	name := "uid " + uid
+	if u, err := user.LookupId(uid); err == nil {
+		name = u.Username
+	}
+	return &Principal{Name: name, Accessor: "uid:" + uid, Scope: Admin}, nil
+}

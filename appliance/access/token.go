@@ -1,0 +1,43 @@
+package access
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"fmt"
+	"io"
+	"time"
+)
+
+// secretPrefix makes a secret recognisable to people and to scanners that look
+// for leaked ones: ze_[a-z2-7]{52}.
+const secretPrefix = "ze_"
+
+var encoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// NewSecret returns a bearer token of 256 random bits. It is shown once and
+// never kept. rand is crypto/rand.Reader outside tests; like that reader,
+// NewSecret does not return if there is no randomness.
+func NewSecret(rand io.Reader) (secret string) { return secretPrefix + random(rand, 32) }
+
+// NewAccessor returns a public handle of 80 random bits for a token: enough to
+// name it in lists and in the audit log, useless for authentication.
+func NewAccessor(rand io.Reader) string { return random(rand, 10) }
+
+// NewToken makes a token: the secret, to be shown once, and what is kept of it.
+// A zero expires means never.
+func NewToken(rand io.Reader, name string, scope Scope, created, expires time.Time) (secret string, t Token) {
+	secret = NewSecret(rand)
+	return secret, Token{Name: name, Accessor: NewAccessor(rand), Digest: DigestOf(secret), Scope: scope, Created: created, Expires: expires}
+}
+
+// DigestOf returns what is kept of a secret. A plain hash suffices: 256 random
+// bits cannot be guessed, however fast the hash.
+func DigestOf(secret string) [32]byte { return sha256.Sum256([]byte(secret)) }
+
+func random(rand io.Reader, size int) string {
+	b := make([]byte, size)
+	if _, err := io.ReadFull(rand, b); err != nil {
+		panic(fmt.Sprintf("access: no randomness for a new token: %v", err))
+	}
+	return encoding.EncodeToString(b)
+}

@@ -1,0 +1,84 @@
+package audit
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"strings"
+)
+
+// Head is where a chain ends: the sequence number and hash of its last record.
+// The zero Head is that of an empty chain.
+type Head struct {
+	Seq  uint64 `json:"seq"`
+	Hash string `json:"hash"`
+}
+
+// Seal makes r the link with number seq after the one with prevHash: it sets
+// Seq, Prev and Hash. Text that is not UTF-8 is mended first, and the time loses
+// its zone, because the hash must be the same after the record was kept as JSON.
+func Seal(prevHash string, seq uint64, r *Record) {
+	for _, s := range []*string{&r.Principal, &r.Accessor, &r.Surface, &r.Remote, &r.Command, &r.Args, &r.Digest, &r.Outcome} {
+		*s = strings.ToValidUTF8(*s, "\uFFFD")
+	}
+	r.Time = r.Time.UTC()
+	r.Seq, r.Prev = seq, prevHash
+	r.Hash = hash(*r)
+}
+
+// hash returns the hex SHA-256 of the record's JSON with an empty hash. Prev is
+// part of it, so a hash vouches for every record before.
+func hash(r Record) string {
+	r.Hash = ""
+	b, err := json.Marshal(r)
+	if err != nil {
+		// Strings, integers and a time: only a year outside 0..9999 can do this.
+		b = fmt.Appendf(nil, "%+v", r)
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// BrokenError says where a chain is broken.
+type BrokenError struct {
+	Seq    uint64 // of the first record that is wrong, or missing
+	Reason string
+}
+
+// Error implements error.
+func (e *BrokenError) Error() string {
+	return fmt.Sprintf("audit chain broken at record %d: %s; everything before it is as it was written", e.Seq, e.Reason)
+}
+
+// Verify follows a chain from its first record to head. It returns a
+// *BrokenError for the first record that was changed, moved, removed or added,
+// or the error of the sequence itself.
+func Verify(records iter.Seq2[Record, error], head Head) error {
+	var at Head
+	for r, err := range records {
+		if err != nil {
+			return fmt.Errorf("read audit record %d: %w", at.Seq+1, err)
+		}
+		broken := func(reason string) error { return &BrokenError{Seq: at.Seq + 1, Reason: reason} }
+		switch {
+		case r.Seq != at.Seq+1:
+			return broken(fmt.Sprintf("record %d stands in its place", r.Seq))
+		case r.Prev != at.Hash:
+			return broken("it does not follow the record before")
+		case r.Hash != hash(r):
+			return broken("it was changed")
+		case r.Seq > head.Seq:
+			return broken("it lies beyond the end of the chain")
+		}
+		at = Head{Seq: r.Seq, Hash: r.Hash}
+	}
+	switch {
+	case at.Seq < head.Seq:
+		return &BrokenError{Seq: at.Seq + 1, Reason: fmt.Sprintf("it is missing, the chain ends with record %d", head.Seq)}
+	case at != head:
+		return &BrokenError{Seq: at.Seq, Reason: "it is not the record the chain ended with"}
+	}
+	return nil
+}

@@ -1,0 +1,89 @@
+package bgp
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+const (
+	scrapeCache   = time.Second            // scrapes within it share one answer of the speaker
+	scrapeTimeout = 500 * time.Millisecond // a scrape waits no longer for the speaker
+)
+
+// metrics is the collector of this room. It asks the speaker at most once in
+// scrapeCache, because that counts routes to answer.
+type metrics struct {
+	s *Service
+
+	peers, peerUp, prefixes, speakerUp *prometheus.Desc
+
+	mu    sync.Mutex
+	taken time.Time
+	cfg   *Config      // the configuration list is of
+	list  []PeerStatus // every configured peer
+	up    bool         // whether the speaker answered
+}
+
+func newMetrics(s *Service) *metrics {
+	return &metrics{
+		s:         s,
+		peers:     prometheus.NewDesc("ze_bgp_peers", "Configured BGP peers by session state.", []string{"state"}, nil),
+		peerUp:    prometheus.NewDesc("ze_bgp_peer_up", "Whether the session with a peer is established.", []string{"peer"}, nil),
+		prefixes:  prometheus.NewDesc("ze_bgp_announced_prefixes", "Prefixes announced here.", nil, nil),
+		speakerUp: prometheus.NewDesc("ze_bgp_speaker_up", "Whether the BGP speaker answers.", nil, nil),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range [...]*prometheus.Desc{m.peers, m.peerUp, m.prefixes, m.speakerUp} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	list, up := m.snapshot()
+	states := map[string]int{"idle": 0, "connect": 0, "active": 0, "open-sent": 0, "open-confirm": 0, "established": 0}
+	for _, p := range list {
+		states[p.State]++
+		gauge(m.peerUp, oneIf(p.State == "established"), p.Name)
+	}
+	for state, n := range states {
+		gauge(m.peers, float64(n), state)
+	}
+	m.s.mu.RLock()
+	announced := len(m.s.owner)
+	m.s.mu.RUnlock()
+	gauge(m.prefixes, float64(announced))
+	gauge(m.speakerUp, oneIf(up))
+}
+
+// snapshot returns the peers, and whether the speaker answered.
+func (m *metrics) snapshot() ([]PeerStatus, bool) {
+	cfg, err := m.s.config()
+	if err != nil {
+		return nil, false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if age := m.s.o.Clock().Sub(m.taken); cfg != m.cfg || age < 0 || age >= scrapeCache {
+		list, err := m.s.ask(context.Background(), cfg, scrapeTimeout)
+		m.cfg, m.list, m.up = cfg, list, err == nil
+		m.taken = m.s.o.Clock()
+	}
+	return m.list, m.up
+}
+
+func oneIf(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,128 @@
+package speaker
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/osrg/gobgp/v4/pkg/apiutil"
+	packet "github.com/osrg/gobgp/v4/pkg/packet/bgp"
+
+	"ze.internal/ze/appliance/bgp"
+)
+
+// Session states as RFC 4271 section 8.2.2 names them.
+const (
+	idle        = "idle"
+	established = "established"
+)
+
+var stateNames = map[packet.FSMState]string{
+	packet.BGP_FSM_IDLE:        idle,
+	packet.BGP_FSM_CONNECT:     "connect",
+	packet.BGP_FSM_ACTIVE:      "active",
+	packet.BGP_FSM_OPENSENT:    "open-sent",
+	packet.BGP_FSM_OPENCONFIRM: "open-confirm",
+	packet.BGP_FSM_ESTABLISHED: established,
+}
+
+// session is what the library tells of a session only once, in events.
+type session struct {
+	state     string
+	since     time.Time  // entered established
+	local     netip.Addr // our address of the session
+	routerID  netip.Addr
+	flaps     uint32
+	lastDown  string
+	lastError string
+	overLimit bool
+}
+
+// sessions follows the events of all peers. Its methods only copy: the library
+// queues events without bound while they run.
+type sessions struct {
+	mu     sync.Mutex
+	byPeer map[netip.Addr]*session
+}
+
+func newSessions() *sessions { return &sessions{byPeer: map[netip.Addr]*session{}} }
+
+// keep forgets all sessions but those of the given peers.
+func (s *sessions) keep(peers []bgp.PeerConfig) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.byPeer
+	s.byPeer = make(map[netip.Addr]*session, len(peers))
+	for _, p := range peers {
+		s.byPeer[p.Remote.IP] = old[p.Remote.IP]
+	}
+}
+
+func (s *sessions) add(peer netip.Addr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.byPeer[peer] = &session{state: idle}
+}
+
+func (s *sessions) get(peer netip.Addr) session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known := s.byPeer[peer]; known != nil {
+		return *known
+	}
+	return session{state: idle}
+}
+
+func (s *sessions) update(ev *apiutil.WatchEventMessage_PeerEvent, at time.Time) {
+	state, known := stateNames[ev.Peer.State.SessionState]
+	if ev.Type != apiutil.PEER_EVENT_STATE || !known {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.byPeer[ev.Peer.State.NeighborAddress]
+	if p == nil {
+		return
+	}
+	switch {
+	case state == established:
+		p.since, p.lastError = at, ""
+		p.local = ev.Peer.Transport.LocalAddress.Unmap().WithZone("")
+		p.routerID = ev.Peer.State.RouterID
+	case p.state == established:
+		p.flaps++
+		if !p.overLimit {
+			p.lastDown = downReason(ev)
+		}
+	}
+	p.state = state
+}
+
+// downReason words why a session ended: the library's own message where it has
+// one, else the name of its reason.
+func downReason(ev *apiutil.WatchEventMessage_PeerEvent) string {
+	reason := strings.ToLower(strings.TrimPrefix(ev.Peer.State.DisconnectReason.String(), "DISCONNECT_REASON_"))
+	reason = strings.ReplaceAll(reason, "_", "-")
+	if m := ev.Peer.State.DisconnectMessage; m != "" && m != reason {
+		return fmt.Sprintf("%s: %s", reason, m)
+	}
+	return reason
+}
+
+func (s *sessions) failed(peer netip.Addr, problem string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.byPeer[peer]; p != nil {
+		p.lastError = problem
+	}
+}
+
+func (s *sessions) exceeded(peer netip.Addr, reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.byPeer[peer]; p != nil {
+		p.overLimit, p.lastDown = true, "prefix limit: "+reason
+	}
+}

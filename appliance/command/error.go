@@ -1,0 +1,53 @@
+package command
+
+import "errors"
+
+// Code classifies an Error. Each surface maps codes in one table.
+type Code string
+
+// The codes.
+const (
+	Invalid     Code = "invalid"     // an argument or the command line is wrong
+	Unknown     Code = "unknown"     // no such command, or not permitted: the two look alike
+	NotFound    Code = "not-found"   // something the arguments name does not exist
+	Conflict    Code = "conflict"    // not possible in the present state
+	Unavailable Code = "unavailable" // a part of the daemon cannot answer now; try again
+	Limit       Code = "limit"       // a limit of the caller or the daemon is reached
+	Internal    Code = "internal"    // a defect or a failure the caller cannot mend
+)
+
+// Error is a failure as the caller sees it: what went wrong, where, what is
+// allowed, and what to do next.
+type Error struct {
+	Code    Code     `json:"code"`
+	Message string   `json:"message"`           // lower case, no full stop
+	Field   string   `json:"field,omitempty"`   // "prefixes[3]", "next-hop"
+	Allowed string   `json:"allowed,omitempty"` // the allowed form, with an example
+	Actions []string `json:"actions,omitempty"` // what to do next: command lines or short sentences
+	Err     error    `json:"-"`                 // the cause, for the log
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	s := e.Message
+	if e.Field != "" {
+		s = e.Field + ": " + s
+	}
+	if e.Allowed != "" {
+		s += "; allowed: " + e.Allowed
+	}
+	return s
+}
+
+// Unwrap implements errors.Unwrap.
+func (e *Error) Unwrap() error { return e.Err }
+
+// AsError returns err as an Error. What carries no code is Internal: the caller
+// sees a fixed sentence, the log sees the cause.
+func AsError(err error) *Error {
+	var e *Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return &Error{Code: Internal, Message: "internal error; the daemon's log has the cause", Err: err}
+}

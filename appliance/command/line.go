@@ -1,0 +1,340 @@
+package command
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"ze.internal/ze/appliance/access"
+	"ze.internal/ze/appliance/schema"
+)
+
+// parseLine reads a whole command line: the words of a command, with inline
+// arguments where the command has them, then NAME VALUE pairs and bare
+// positional arguments. It returns the command p may run and its arguments.
+func (s *snapshot) parseLine(p *access.Principal, line string) (*Command, map[string]any, error) {
+	words, err := splitLine(line)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(words) == 0 {
+		return nil, nil, &Error{Code: Invalid, Field: "command", Message: "no command given",
+			Actions: []string{"show command list"}}
+	}
+	c, inline, rest, err := s.parsePath(p, words)
+	if err != nil {
+		return nil, nil, err
+	}
+	lp := &lineParser{words: rest, end: len([]rune(line)) + 1}
+	args, err := lp.object(c.Input.Params, c.path, false)
+	if err != nil {
+		return c, nil, err
+	}
+	for name, w := range inline {
+		if _, twice := args[name]; twice {
+			return c, nil, &Error{Code: Invalid, Field: name, Message: fmt.Sprintf("given twice: %q inside the command, and again by name", w.text)}
+		}
+		v, err := parseValue(c.Input.Param(name), w)
+		if err != nil {
+			return c, nil, err
+		}
+		args[name] = v
+	}
+	return c, args, nil
+}
+
+// parsePath finds the longest command that words begin with.
+func (s *snapshot) parsePath(p *access.Principal, words []word) (*Command, map[string]word, []word, error) {
+	var (
+		found  *Command
+		rest   []word
+		taken  map[string]word // inline arguments inside found's words
+		inline = map[string]word{}
+		at     = s.root
+		i      int
+	)
+	for i < len(words) {
+		w := words[i]
+		next := at.children[w.text]
+		if w.quoted || next == nil || !next.permitted(p) {
+			if at.selector == "" || inline[at.selector].col != 0 || !at.permitted(p) {
+				break
+			}
+			inline[at.selector] = w
+			i++
+			continue
+		}
+		at, i = next, i+1
+		if at.command != nil && at.command.permitted(p) {
+			found, rest, taken = at.command, words[i:], maps.Clone(inline)
+		}
+	}
+	if found == nil || !hasAll(found, taken) {
+		return nil, nil, nil, s.unknown(p, words, at, i)
+	}
+	return found, taken, rest, nil
+}
+
+func hasAll(c *Command, inline map[string]word) bool {
+	for name := range inline {
+		if c.Input.Param(name) == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// unknown explains that no command begins so. at is the deepest node reached
+// by the first n words.
+func (s *snapshot) unknown(p *access.Principal, words []word, at *node, n int) error {
+	var typed []string
+	for _, w := range words {
+		typed = append(typed, w.text)
+	}
+	shown := typed
+	if len(shown) > n+1 {
+		shown = shown[:n+1]
+	}
+	e := &Error{Code: Unknown, Message: fmt.Sprintf("unknown command %q", strings.Join(shown, " "))}
+	var next []string
+	for name, child := range at.children {
+		if slices.ContainsFunc(child.all, func(c *Command) bool { return !c.Hidden && c.permitted(p) }) {
+			next = append(next, name)
+		}
+	}
+	slices.Sort(next)
+	if len(next) > 0 {
+		where := "at the start"
+		if n > 0 {
+			where = "after " + strings.Join(typed[:n], " ")
+		}
+		e.Allowed = where + ": " + strings.Join(next, ", ")
+	}
+	if n < len(typed) {
+		if near := schema.Nearest(typed[n], next); near != "" {
+			e.Actions = append(e.Actions, strings.Join(append(slices.Clone(typed[:n]), near), " "))
+		}
+	}
+	e.Actions = append(e.Actions, "show command list")
+	return e
+}
+
+// unknownPath is unknown for a path that a surface names.
+func (s *snapshot) unknownPath(p *access.Principal, path []string) error {
+	words := make([]word, len(path))
+	for i, w := range path {
+		words[i] = word{text: w}
+	}
+	at, n := s.root, 0
+	for n < len(path) {
+		next := at.children[path[n]]
+		if next == nil || !next.permitted(p) {
+			break
+		}
+		at, n = next, n+1
+	}
+	return s.unknown(p, words, at, n)
+}
+
+// lineParser reads arguments.
+type lineParser struct {
+	words []word
+	end   int // column after the last character
+}
+
+func (lp *lineParser) peek() (word, bool) {
+	if len(lp.words) == 0 {
+		return word{}, false
+	}
+	return lp.words[0], true
+}
+
+func (lp *lineParser) next() word {
+	w := lp.words[0]
+	lp.words = lp.words[1:]
+	return w
+}
+
+// object reads NAME VALUE pairs and positional values up to the end, or, when
+// braced, up to the closing brace.
+func (lp *lineParser) object(params []*schema.Node, where string, braced bool) (map[string]any, error) {
+	args := map[string]any{}
+	for {
+		w, ok := lp.peek()
+		if !ok {
+			if braced {
+				return nil, &Error{Code: Invalid, Field: where, Message: "the brace is not closed"}
+			}
+			return args, nil
+		}
+		if braced && w.is("}") {
+			lp.next()
+			return args, nil
+		}
+		n := named(params, w)
+		if n != nil {
+			lp.next()
+		} else if n = nextPositional(params, args); n == nil || w.is("}") || w.is("]") || w.is("{") {
+			return nil, unexpected(params, where, w)
+		}
+		if err := lp.value(n, params, args); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// value reads one parameter's value into args.
+func (lp *lineParser) value(n *schema.Node, params []*schema.Node, args map[string]any) error {
+	_, twice := args[n.Name]
+	switch n.Kind {
+	case schema.LeafList, schema.List:
+		items, err := lp.items(n, params)
+		if err != nil {
+			return err
+		}
+		have, _ := args[n.Name].([]any)
+		args[n.Name] = append(have, items...)
+		return nil
+	case schema.Container:
+		if twice {
+			break
+		}
+		v, err := lp.braces(n)
+		if err != nil {
+			return err
+		}
+		args[n.Name] = v
+		return nil
+	default:
+		if twice {
+			break
+		}
+		w, ok := lp.peek()
+		if n.Type.Base == schema.Bool && (!ok || !w.is("true") && !w.is("false")) {
+			args[n.Name] = true // a flag: its name alone switches it on
+			return nil
+		}
+		if !ok {
+			return &Error{Code: Invalid, Field: n.Name, Message: "needs a value", Allowed: n.Type.Allowed()}
+		}
+		v, err := parseValue(n, lp.next())
+		if err != nil {
+			return err
+		}
+		args[n.Name] = v
+		return nil
+	}
+	return &Error{Code: Invalid, Field: n.Name, Message: "given twice"}
+}
+
+// items reads [ a b c ], or one value, or, for a positional list, bare values
+// up to the next parameter's name.
+func (lp *lineParser) items(n *schema.Node, params []*schema.Node) ([]any, error) {
+	one := func() (any, error) {
+		if n.Kind == schema.List {
+			return lp.braces(n)
+		}
+		return parseValue(n, lp.next())
+	}
+	w, ok := lp.peek()
+	if !ok {
+		allowed := "[ { … } { … } ]"
+		if n.Kind == schema.LeafList {
+			allowed = n.Type.Allowed() + ", or several as [ a b ]"
+		}
+		return nil, &Error{Code: Invalid, Field: n.Name, Message: "needs a value", Allowed: allowed}
+	}
+	items := []any{}
+	if w.is("[") {
+		lp.next()
+		for {
+			w, ok := lp.peek()
+			if !ok {
+				return nil, &Error{Code: Invalid, Field: n.Name, Message: fmt.Sprintf("the list opened with [ is not closed at column %d", lp.end), Allowed: "[ a b ]"}
+			}
+			if w.is("]") {
+				lp.next()
+				return items, nil
+			}
+			v, err := one()
+			if err != nil {
+				return nil, err
+			}
+			items = append(items, v)
+		}
+	}
+	for {
+		v, err := one()
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, v)
+		w, ok := lp.peek()
+		if !ok || !n.Positional || named(params, w) != nil || w.is("}") || w.is("[") {
+			return items, nil
+		}
+	}
+}
+
+// braces reads { k v … } of a container or list entry.
+func (lp *lineParser) braces(n *schema.Node) (any, error) {
+	w, ok := lp.peek()
+	if !ok || !w.is("{") {
+		return nil, &Error{Code: Invalid, Field: n.Name, Message: "needs a value in braces", Allowed: "{ " + strings.Join(names(n.Children), " … ") + " … }"}
+	}
+	lp.next()
+	return lp.object(n.Children, n.Name, true)
+}
+
+func named(params []*schema.Node, w word) *schema.Node {
+	if w.quoted {
+		return nil
+	}
+	for _, n := range params {
+		if n.Name == w.text {
+			return n
+		}
+	}
+	return nil
+}
+
+func nextPositional(params []*schema.Node, args map[string]any) *schema.Node {
+	for _, n := range params {
+		if _, set := args[n.Name]; n.Positional && !set {
+			return n
+		}
+	}
+	return nil
+}
+
+func unexpected(params []*schema.Node, where string, w word) error {
+	e := &Error{Code: Invalid, Field: w.text, Message: fmt.Sprintf("unexpected word at column %d", w.col),
+		Allowed: where + " takes no arguments"}
+	if len(params) > 0 {
+		e.Allowed = where + " takes " + strings.Join(names(params), ", ")
+	}
+	if near := schema.Nearest(w.text, names(params)); near != "" {
+		e.Actions = []string{"did you mean " + near + "?"}
+	}
+	return e
+}
+
+func names(params []*schema.Node) []string {
+	out := make([]string, len(params))
+	for i, n := range params {
+		out[i] = n.Name
+	}
+	return out
+}
+
+func parseValue(n *schema.Node, w word) (any, error) {
+	if !w.quoted && len(w.text) == 1 && strings.Contains("[]{}", w.text) {
+		return nil, &Error{Code: Invalid, Field: n.Name, Message: fmt.Sprintf("found %s where a value belongs at column %d", w.text, w.col), Allowed: n.Type.Allowed()}
+	}
+	v, err := n.Type.Parse(w.text)
+	if err != nil {
+		return nil, &Error{Code: Invalid, Field: n.Name, Message: err.Error(), Allowed: n.Type.Allowed(), Err: err}
+	}
+	return v, nil
+}

@@ -1,0 +1,58 @@
+package command
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics counts calls. Labels come only from registered commands, surfaces
+// and codes, so the number of series is bounded.
+type metrics struct {
+	calls    *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	cache    sync.Map // callKey → *callMetrics
+}
+
+type callKey struct{ command, surface, outcome string }
+
+type callMetrics struct {
+	calls    prometheus.Counter
+	duration prometheus.Observer
+}
+
+func newMetrics() *metrics {
+	return &metrics{
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ze_command_calls_total",
+			Help: "Calls of a command, by surface and outcome (ok or an error code); command is empty for lines that name none.",
+		}, []string{"command", "surface", "outcome"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "ze_command_duration_seconds",
+			Help:    "Time from a call's arrival at the dispatcher to its answer.",
+			Buckets: []float64{.0001, .00025, .001, .005, .025, .1, .5, 2.5, 10},
+		}, []string{"command"}),
+	}
+}
+
+func (m *metrics) collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.calls, m.duration}
+}
+
+func (m *metrics) observe(c *Command, surface, outcome string, d time.Duration) {
+	key := callKey{surface: surface, outcome: outcome}
+	if c != nil {
+		key.command = c.path
+	}
+	got, ok := m.cache.Load(key)
+	if !ok {
+		got, _ = m.cache.LoadOrStore(key, &callMetrics{
+			calls:    m.calls.WithLabelValues(key.command, surface, outcome),
+			duration: m.duration.WithLabelValues(key.command),
+		})
+	}
+	cm := got.(*callMetrics)
+	cm.calls.Inc()
+	cm.duration.Observe(d.Seconds())
+}

@@ -1,0 +1,184 @@
+package command
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"ze.internal/ze/appliance/access"
+	"ze.internal/ze/appliance/schema"
+)
+
+// New joins a declaration and its implementation.
+func New(decl *schema.Command, run Run) *Command {
+	return &Command{
+		Command: *decl,
+		Effect:  Effect(decl.Effect),
+		Run:     run,
+		path:    strings.Join(decl.Path, " "),
+	}
+}
+
+// Registry holds every command the daemon can run. Readers see one immutable
+// snapshot, so a change never shows half done.
+type Registry struct {
+	mu    sync.Mutex // serialises writers
+	state atomic.Pointer[snapshot]
+}
+
+// snapshot is the registry at one moment.
+type snapshot struct {
+	generation uint64
+	commands   []*Command // sorted by name, hidden ones included
+	root       *node
+	tools      []*Tool  // sorted by name, for a principal that may do everything
+	views      sync.Map // access view → *view
+}
+
+// node is one word of the command tree.
+type node struct {
+	children map[string]*node
+	command  *Command // nil: only a branch
+	selector string   // parameter that may stand inline here, "" if none
+	all      []*Command
+}
+
+// view is what one kind of principal may see.
+type view struct {
+	commands []*Command // sorted by name, without hidden ones
+	tools    []*Tool
+	byName   map[string]*Tool
+}
+
+// NewRegistry returns an empty registry.
+func NewRegistry() *Registry {
+	r := &Registry{}
+	r.state.Store(&snapshot{root: &node{}})
+	return r
+}
+
+// Register adds commands. It is all or nothing: a path that exists, or commands
+// whose generated tools would clash, leave the registry as it was.
+func (r *Registry) Register(commands ...*Command) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	old := r.state.Load()
+	all := append(slices.Clone(old.commands), commands...)
+	slices.SortFunc(all, func(a, b *Command) int { return strings.Compare(a.path, b.path) })
+	root, err := buildTree(all)
+	if err != nil {
+		return err
+	}
+	tools, err := groupTools(root, all)
+	if err != nil {
+		return err
+	}
+	r.state.Store(&snapshot{generation: old.generation + 1, commands: all, root: root, tools: tools})
+	return nil
+}
+
+func buildTree(commands []*Command) (*node, error) {
+	root := &node{}
+	for _, c := range commands {
+		at := root
+		at.all = append(at.all, c)
+		for _, w := range c.Path {
+			if at.children == nil {
+				at.children = make(map[string]*node)
+			}
+			next := at.children[w]
+			if next == nil {
+				next = &node{}
+				at.children[w] = next
+			}
+			at = next
+			at.all = append(at.all, c)
+		}
+		if at.command != nil {
+			return nil, fmt.Errorf("command %q is registered twice", c.path)
+		}
+		at.command = c
+		for _, p := range c.Input.Params {
+			if p.Selector == nil {
+				continue
+			}
+			place := root.at(p.Selector)
+			if place == nil || !slices.Contains(place.all, c) || place == at {
+				return nil, fmt.Errorf("command %q: parameter %s cannot stand after %q, which is no proper prefix of the command",
+					c.path, p.Name, strings.Join(p.Selector, " "))
+			}
+			if place.selector != "" && place.selector != p.Name {
+				return nil, fmt.Errorf("command %q: after %q both %s and %s would stand inline",
+					c.path, strings.Join(p.Selector, " "), place.selector, p.Name)
+			}
+			place.selector = p.Name
+		}
+	}
+	return root, nil
+}
+
+// at returns the node below n at path, or nil.
+func (n *node) at(path []string) *node {
+	for _, w := range path {
+		if n = n.children[w]; n == nil {
+			return nil
+		}
+	}
+	return n
+}
+
+// permitted reports whether p may run some command at or below n.
+func (n *node) permitted(p *access.Principal) bool {
+	return slices.ContainsFunc(n.all, func(c *Command) bool { return c.permitted(p) })
+}
+
+func (c *Command) permitted(p *access.Principal) bool { return p.May(c.path, c.Effect.Scope()) }
+
+// Generation moves whenever the set of commands changes.
+func (r *Registry) Generation() uint64 { return r.state.Load().generation }
+
+// Visible returns the commands p may run, sorted by name, without hidden ones.
+func (r *Registry) Visible(p *access.Principal) []*Command { return r.state.Load().view(p).commands }
+
+// Find returns the command at path that p may run, hidden or not; nil if there
+// is none, or none for p.
+func (r *Registry) Find(p *access.Principal, path []string) *Command {
+	n := r.state.Load().root.at(path)
+	if n == nil || n.command == nil || !n.command.permitted(p) {
+		return nil
+	}
+	return n.command
+}
+
+// Tools returns the generated tools p may use, sorted by name. A tool's actions
+// are those p may run.
+func (r *Registry) Tools(p *access.Principal) []*Tool { return r.state.Load().view(p).tools }
+
+// Tool returns the generated tool called name; nil if there is none, or none
+// for p.
+func (r *Registry) Tool(p *access.Principal, name string) *Tool {
+	return r.state.Load().view(p).byName[name]
+}
+
+func (s *snapshot) view(p *access.Principal) *view {
+	key := p.View()
+	if v, ok := s.views.Load(key); ok {
+		return v.(*view)
+	}
+	v := &view{byName: make(map[string]*Tool)}
+	for _, c := range s.commands {
+		if !c.Hidden && c.permitted(p) {
+			v.commands = append(v.commands, c)
+		}
+	}
+	for _, t := range s.tools {
+		if t = t.narrow(p); t != nil {
+			v.tools = append(v.tools, t)
+			v.byName[t.Name] = t
+		}
+	}
+	got, _ := s.views.LoadOrStore(key, v)
+	return got.(*view)
+}

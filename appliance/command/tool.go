@@ -1,0 +1,369 @@
+package command
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"ze.internal/ze/appliance/access"
+	"ze.internal/ze/appliance/schema"
+)
+
+// Tool is a group of commands under one name with one flat argument object, as
+// hosts of the Model Context Protocol want it. Its commands share a path prefix.
+type Tool struct {
+	Name         string // ze_ and the prefix, spaces and dashes as underscores
+	Description  string
+	InputSchema  json.RawMessage
+	OutputSchema json.RawMessage // union of the actions' outputs, nothing required
+	ReadOnly     bool            // every command only reads
+	Destructive  bool            // some command destroys
+	Idempotent   bool            // every command is read-only or idempotent
+	Headers      []*schema.Node  // parameters mirrored into Mcp-Param-* headers
+
+	prefix  []string
+	bare    *Command            // runs when no action is given; nil if an action is required
+	actions map[string]*Command // by action; empty for a tool that is one command
+	names   []string            // actions, sorted
+}
+
+// actionParam is the property that picks a command of a tool.
+const actionParam = "action"
+
+// ToolName returns the name of the tool at a path prefix.
+func ToolName(prefix []string) string {
+	return "ze_" + strings.ReplaceAll(strings.Join(prefix, "_"), "-", "_")
+}
+
+// groupTools assigns every command that is not hidden to one tool:
+//
+//   - a node of two or more words with executable children is a tool, each
+//     child without executable children of its own is an action of it, and the
+//     node's own command, if any, is what runs without an action;
+//   - a one-word command is a tool, and commands directly below it are tools of
+//     their own;
+//   - commands directly below a word that is no command share that word's tool.
+func groupTools(root *node, commands []*Command) ([]*Tool, error) {
+	byName := make(map[string]*Tool)
+	tool := func(prefix []string) (*Tool, error) {
+		name := ToolName(prefix)
+		t := byName[name]
+		if t == nil {
+			t = &Tool{Name: name, prefix: prefix, actions: make(map[string]*Command)}
+			byName[name] = t
+		} else if !slices.Equal(t.prefix, prefix) {
+			return nil, fmt.Errorf("%q and %q would both be the tool %s", strings.Join(t.prefix, " "), strings.Join(prefix, " "), name)
+		}
+		return t, nil
+	}
+	for _, c := range commands {
+		if c.Hidden {
+			continue
+		}
+		prefix, action := toolOf(root, c)
+		t, err := tool(prefix)
+		if err != nil {
+			return nil, err
+		}
+		if action == "" {
+			t.bare = c
+		} else {
+			t.actions[action] = c
+			t.names = append(t.names, action)
+		}
+	}
+	tools := make([]*Tool, 0, len(byName))
+	for _, t := range byName {
+		if err := t.describe(); err != nil {
+			return nil, err
+		}
+		tools = append(tools, t)
+	}
+	slices.SortFunc(tools, func(a, b *Tool) int { return strings.Compare(a.Name, b.Name) })
+	return tools, nil
+}
+
+// toolOf returns the path prefix of c's tool and c's action in it, "" for none.
+func toolOf(root *node, c *Command) (prefix []string, action string) {
+	n := len(c.Path)
+	if n == 1 || hasVisibleChild(root.at(c.Path)) {
+		return c.Path, ""
+	}
+	parent := c.Path[:n-1]
+	if pn := root.at(parent); n == 2 && pn.command != nil && !pn.command.Hidden {
+		return c.Path, ""
+	}
+	return parent, c.Path[n-1]
+}
+
+func hasVisibleChild(n *node) bool {
+	for _, c := range n.children {
+		if c.command != nil && !c.command.Hidden {
+			return true
+		}
+	}
+	return false
+}
+
+// commands returns the tool's commands: the one without action first, then by action.
+func (t *Tool) commands() []*Command {
+	var out []*Command
+	if t.bare != nil {
+		out = append(out, t.bare)
+	}
+	for _, a := range t.names {
+		out = append(out, t.actions[a])
+	}
+	return out
+}
+
+// narrow returns the tool with only the commands p may run; nil if none is left.
+func (t *Tool) narrow(p *access.Principal) *Tool {
+	n := &Tool{Name: t.Name, prefix: t.prefix, actions: make(map[string]*Command)}
+	if t.bare != nil && t.bare.permitted(p) {
+		n.bare = t.bare
+	}
+	for _, a := range t.names {
+		if c := t.actions[a]; c.permitted(p) {
+			n.actions[a] = c
+			n.names = append(n.names, a)
+		}
+	}
+	switch whole := len(n.names) == len(t.names) && n.bare == t.bare; {
+	case whole:
+		return t
+	case n.bare == nil && len(n.names) == 0:
+		return nil
+	}
+	if err := n.describe(); err != nil {
+		panic("command: a part of a tool that was sound is not: " + err.Error()) // the whole was checked at registration
+	}
+	return n
+}
+
+// describe computes the fields a surface shows from the tool's commands.
+func (t *Tool) describe() error {
+	slices.Sort(t.names)
+	t.ReadOnly, t.Idempotent = true, true
+	var examples []string
+	for _, c := range t.commands() {
+		t.ReadOnly = t.ReadOnly && c.Effect == EffectRead
+		t.Destructive = t.Destructive || c.Effect == EffectDestroy
+		t.Idempotent = t.Idempotent && (c.Effect == EffectRead || c.Idempotent)
+		examples = append(examples, c.Examples...)
+	}
+	t.Description = t.describeText()
+	if err := t.describeInput(); err != nil {
+		return err
+	}
+	return t.describeOutput()
+}
+
+func (t *Tool) describeText() string {
+	if len(t.names) == 0 {
+		return oneLine(t.bare.Description)
+	}
+	var b strings.Builder
+	if t.bare != nil {
+		fmt.Fprintf(&b, "Without action: %s\n", oneLine(t.bare.Description))
+	}
+	for _, a := range t.names {
+		fmt.Fprintf(&b, "%s: %s\n", a, oneLine(t.actions[a].Description))
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// property is one member of a tool's flat argument object.
+type property struct {
+	node     *schema.Node
+	actions  []string // actions that take it; "" for the command without action
+	required []string // actions that need it
+}
+
+func (t *Tool) describeInput() error {
+	props, order, err := t.merge(func(c *Command) *schema.Object { return c.Input }, "parameter")
+	if err != nil {
+		return err
+	}
+	w := newObjectWriter()
+	var required []string
+	if len(t.names) > 0 {
+		if _, taken := props[actionParam]; taken {
+			return fmt.Errorf("tool %s: a command takes a parameter called %s, which names the tool's actions", t.Name, actionParam)
+		}
+		if t.bare == nil {
+			required = append(required, actionParam)
+		}
+		enum, _ := json.Marshal(t.names)
+		text := "What to do."
+		if t.bare != nil {
+			text = "What to do; leave it out for " + t.bare.path + "."
+		}
+		w.property(actionParam, json.RawMessage(fmt.Sprintf(`{"type":"string","enum":%s,"description":%s}`, enum, quote(text))))
+	}
+	for _, name := range order {
+		p := props[name]
+		shown := *p.node
+		if note := t.note(p); note != "" {
+			shown.Description = strings.TrimSpace(oneLine(shown.Description) + " " + note)
+		}
+		w.property(name, shown.JSONSchema())
+		if len(t.names) == 0 && p.node.Mandatory {
+			required = append(required, name)
+		}
+		if p.node.Header != "" {
+			t.Headers = append(t.Headers, p.node)
+		}
+	}
+	t.InputSchema = w.close(required, true)
+	return nil
+}
+
+// note says which actions a property belongs to, where that is not all of them.
+func (t *Tool) note(p *property) string {
+	if len(t.names) == 0 {
+		return ""
+	}
+	label := func(actions []string) string {
+		names := make([]string, len(actions))
+		for i, a := range actions {
+			if names[i] = a; a == "" {
+				names[i] = "no action"
+			}
+		}
+		return strings.Join(names, ", ")
+	}
+	var parts []string
+	if len(p.actions) < len(t.commands()) {
+		parts = append(parts, "For: "+label(p.actions)+".")
+	}
+	if len(p.required) > 0 {
+		parts = append(parts, "Required by: "+label(p.required)+".")
+	}
+	return strings.Join(parts, " ")
+}
+
+func (t *Tool) describeOutput() error {
+	props, order, err := t.merge(func(c *Command) *schema.Object { return c.Output }, "result field")
+	if err != nil {
+		return err
+	}
+	w := newObjectWriter()
+	for _, name := range order {
+		w.property(name, props[name].node.JSONSchema())
+	}
+	t.OutputSchema = w.close(nil, false)
+	return nil
+}
+
+// merge unites the fields of the tool's commands. A field means one thing in a
+// whole tool: two schemas for one name are an error of whoever declared them.
+func (t *Tool) merge(of func(*Command) *schema.Object, what string) (map[string]*property, []string, error) {
+	props := make(map[string]*property)
+	var order []string
+	for _, c := range t.commands() {
+		action := ""
+		if c != t.bare {
+			action = c.Path[len(c.Path)-1]
+		}
+		for _, n := range of(c).Params {
+			p := props[n.Name]
+			if p == nil {
+				p = &property{node: n}
+				props[n.Name] = p
+				order = append(order, n.Name)
+			} else if !sameShape(p.node, n) {
+				return nil, nil, fmt.Errorf("tool %s: %s %s has two different schemas; the later is of %q", t.Name, what, n.Name, c.path)
+			}
+			p.actions = append(p.actions, action)
+			if n.Mandatory {
+				p.required = append(p.required, action)
+			}
+		}
+	}
+	return props, order, nil
+}
+
+// sameShape reports whether two nodes accept the same values, whatever their texts say.
+func sameShape(a, b *schema.Node) bool { return reflect.DeepEqual(shape(a), shape(b)) }
+
+func shape(n *schema.Node) any {
+	var v any
+	if err := json.Unmarshal(n.JSONSchema(), &v); err != nil {
+		panic("command: schema of " + n.Name + " is not JSON: " + err.Error()) // it is made by our own encoder
+	}
+	return stripTexts(v)
+}
+
+func stripTexts(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, k := range []string{"description", "examples"} {
+			if _, isText := v[k].(map[string]any); !isText { // a property of that name stays
+				delete(v, k)
+			}
+		}
+		for k := range v {
+			v[k] = stripTexts(v[k])
+		}
+	case []any:
+		for i := range v {
+			v[i] = stripTexts(v[i])
+		}
+	}
+	return v
+}
+
+// Resolve picks the command of a tool call and takes the action out of the
+// arguments. p is the caller, whose view the tool was taken from.
+func (t *Tool) Resolve(p *access.Principal, args json.RawMessage) (path []string, rest json.RawMessage, err error) {
+	if len(t.names) == 0 {
+		return t.bare.Path, args, nil
+	}
+	action, rest, err := takeAction(args)
+	if err != nil {
+		return nil, nil, err
+	}
+	c := t.actions[action]
+	if action == "" {
+		c = t.bare
+	}
+	if c == nil || !c.permitted(p) {
+		e := &Error{Code: Invalid, Field: actionParam, Allowed: strings.Join(t.names, ", ")}
+		if e.Message = fmt.Sprintf("unknown action %q", action); action == "" {
+			e.Message = "missing: " + t.Name + " needs an action"
+		}
+		if near := schema.Nearest(action, t.names); near != "" {
+			e.Actions = []string{"use action " + near}
+		}
+		return nil, nil, e
+	}
+	return c.Path, rest, nil
+}
+
+// takeAction returns the action member of an argument object, and the object
+// without it.
+func takeAction(args json.RawMessage) (string, json.RawMessage, error) {
+	if len(args) == 0 {
+		return "", nil, nil
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(args, &members); err != nil {
+		return "", nil, &Error{Code: Invalid, Message: "arguments must be an object", Err: err}
+	}
+	raw, ok := members[actionParam]
+	if !ok {
+		return "", args, nil
+	}
+	var action string
+	if err := json.Unmarshal(raw, &action); err != nil {
+		return "", nil, &Error{Code: Invalid, Field: actionParam, Message: "must be a string", Err: err}
+	}
+	delete(members, actionParam)
+	rest, err := json.Marshal(members)
+	return action, rest, err
+}

@@ -1,0 +1,199 @@
+package appliance
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"ze.internal/ze/appliance/access"
+	"ze.internal/ze/appliance/bgp"
+	"ze.internal/ze/appliance/config"
+	"ze.internal/ze/appliance/schema"
+)
+
+// InitialConfig is what ze init keeps when no configuration is given.
+const InitialConfig = `# The configuration of ze. Check a change with: ze config validate FILE
+environment {
+    mcp {
+        enabled true;
+        auth-mode bearer;
+        server main { ip 127.0.0.1; port 8080; }
+    }
+    metrics {
+        server main { ip 127.0.0.1; port 9179; }
+    }
+}
+`
+
+// Configuration is a configuration text that has passed every check, as values.
+type Configuration struct {
+	Environment struct {
+		Instance struct {
+			Name string `json:"name"`
+		} `json:"instance"`
+		MCP     mcpBlock     `json:"mcp"`
+		Metrics metricsBlock `json:"metrics"`
+		Log     struct {
+			Level string `json:"level"`
+		} `json:"log"`
+	} `json:"environment"`
+	BGP *bgp.Config `json:"bgp"`
+
+	Warnings []string // what is allowed but unwise
+}
+
+type mcpBlock struct {
+	Enabled    bool            `json:"enabled"`
+	AuthMode   string          `json:"auth-mode"`
+	Token      string          `json:"token"`
+	Identities []identityBlock `json:"identity"`
+	Servers    []serverBlock   `json:"server"`
+}
+
+type identityBlock struct {
+	Name  string   `json:"name"`
+	Token string   `json:"token"`
+	Scope string   `json:"scope"`
+	Allow []string `json:"allow"`
+	Deny  []string `json:"deny"`
+}
+
+type metricsBlock struct {
+	Enabled bool          `json:"enabled"`
+	Servers []serverBlock `json:"server"`
+}
+
+type serverBlock struct {
+	Name string     `json:"name"`
+	IP   netip.Addr `json:"ip"`
+	Port uint16     `json:"port"`
+}
+
+// Overrides are settings from the command line or the environment; they win
+// over the configuration text and pass the same checks.
+type Overrides struct {
+	MCPListen     []netip.AddrPort // non-empty: serve MCP there, whether the block is enabled or not
+	MCPToken      string           // an admin token beside those configured
+	MetricsListen []netip.AddrPort // non-empty: serve metrics there
+}
+
+// LoadConfiguration parses and checks a configuration text: grammar, model, and
+// every rule of the rooms that will use it. It is the start gate: what it
+// refuses never runs. storeTokens is how many tokens the store holds, -1 if
+// that is unknown. The error is config.Problems.
+func LoadConfiguration(file string, text []byte, o Overrides, storeTokens int) (*Configuration, error) {
+	set, err := schema.Load([]schema.Source{config.Model()})
+	if err != nil {
+		return nil, fmt.Errorf("load the configuration model: %w", err)
+	}
+	tree, err := config.Parse(file, text)
+	if err != nil {
+		return nil, err
+	}
+	if err := config.Validate(tree, set.Data()); err != nil {
+		return nil, err
+	}
+	raw, err := tree.JSON(set.Data())
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration: %w", err)
+	}
+	c := &Configuration{}
+	if err := json.Unmarshal(raw, c); err != nil {
+		return nil, fmt.Errorf("read the configuration: %w", err)
+	}
+	c.override(o)
+
+	var problems config.Problems
+	problem := func(path, message, allowed string) {
+		line, col, _ := tree.Pos(path)
+		problems = append(problems, config.Problem{File: file, Line: line, Col: col, Path: path, Message: message, Allowed: allowed})
+	}
+	gate, err := c.gate(o, storeTokens)
+	if err != nil {
+		return nil, err
+	}
+	c.Environment.MCP.AuthMode = gate.Mode
+	c.Warnings = gate.Warnings()
+	for _, p := range gate.Check() {
+		problem("environment/mcp/"+p.Path, p.Message, p.Allowed)
+	}
+	for i, s := range c.Environment.Metrics.Servers {
+		if !s.IP.IsLoopback() {
+			path := fmt.Sprintf("environment/metrics/server[%s]/ip", c.Environment.Metrics.Servers[i].Name)
+			problem(path, fmt.Sprintf("%s is not a loopback address, and metrics are served without authentication", s.IP), "127.0.0.1 or ::1")
+		}
+	}
+	if c.BGP != nil {
+		c.BGP.SetDefaults()
+		for _, e := range fieldErrors(c.BGP.Validate()) {
+			problem("bgp/"+e.Field, e.Problem, e.Allowed)
+		}
+	}
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	return c, nil
+}
+
+func (c *Configuration) override(o Overrides) {
+	mcp, metrics := &c.Environment.MCP, &c.Environment.Metrics
+	if len(o.MCPListen) > 0 {
+		mcp.Enabled = true
+		mcp.Servers = servers(o.MCPListen)
+	}
+	if mcp.Enabled && len(mcp.Servers) == 0 {
+		mcp.Servers = []serverBlock{{Name: "main", IP: netip.AddrFrom4([4]byte{127, 0, 0, 1}), Port: 8080}}
+	}
+	if len(o.MetricsListen) > 0 {
+		metrics.Enabled = true
+		metrics.Servers = servers(o.MetricsListen)
+	}
+	if metrics.Enabled && len(metrics.Servers) == 0 {
+		metrics.Servers = []serverBlock{{Name: "main", IP: netip.AddrFrom4([4]byte{127, 0, 0, 1}), Port: 9179}}
+	}
+}
+
+func servers(at []netip.AddrPort) []serverBlock {
+	out := make([]serverBlock, len(at))
+	for i, a := range at {
+		out[i] = serverBlock{Name: fmt.Sprintf("override-%d", i+1), IP: a.Addr(), Port: a.Port()}
+	}
+	return out
+}
+
+// fieldErrors takes the field errors out of what a room's check returned.
+func fieldErrors(err error) []*bgp.FieldError {
+	var out []*bgp.FieldError
+	switch e := err.(type) {
+	case nil:
+	case *bgp.FieldError:
+		out = append(out, e)
+	case interface{ Unwrap() []error }:
+		for _, sub := range e.Unwrap() {
+			out = append(out, fieldErrors(sub)...)
+		}
+	default:
+		var f *bgp.FieldError
+		if !errors.As(err, &f) {
+			f = &bgp.FieldError{Problem: err.Error(), Err: bgp.ErrInvalid}
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// HideTokens returns the configuration text with every token in clear replaced
+// by its digest, which serves as well. Everything else stays, byte for byte.
+func HideTokens(tree *config.Tree) []byte {
+	return tree.Rewrite(func(path, value string) (string, bool) {
+		rest, inMCP := strings.CutPrefix(path, "environment/mcp/")
+		isToken := rest == "token" || strings.HasPrefix(rest, "identity[") && strings.HasSuffix(rest, "]/token")
+		if !inMCP || !isToken || strings.HasPrefix(value, digestPrefix) {
+			return "", false
+		}
+		digest := access.DigestOf(value)
+		return digestPrefix + fmt.Sprintf("%x", digest), true
+	})
+}

@@ -1,0 +1,31 @@
+package appliance
+
+import (
+	"context"
+	"errors"
+
+	"ze.internal/ze/appliance/audit"
+	"ze.internal/ze/appliance/command"
+	"ze.internal/ze/appliance/schema"
+	"ze.internal/ze/store"
+)
+
+// Offline runs one command on the database in o.DataDir while no daemon does.
+// Only commands declared ze:offline exist here; every other is unknown. The
+// call is audited as any other.
+func Offline(ctx context.Context, o Options, call command.Call) (res *command.Result, err error) {
+	o = o.withDefaults()
+	a := &App{o: o, log: o.Logger}
+	defer func() { err = errors.Join(err, a.rollback(context.WithoutCancel(ctx))) }()
+	if a.store, err = store.Open(store.Options{Dir: o.DataDir, Clock: o.Clock, Logger: a.log}); err != nil {
+		return nil, err
+	}
+	a.onStop("store", func(context.Context) error { return a.store.Close() })
+	a.audit = audit.NewLog(audit.Options{Store: a.store, Clock: o.Clock, Logger: a.log})
+	if err := a.wireCommands(func(c *schema.Command) bool { return c.Offline }); err != nil {
+		return nil, err
+	}
+	a.audit.Start()
+	a.onStop("audit log", a.audit.Stop)
+	return a.dispatcher.Do(ctx, call)
+}

@@ -1,0 +1,89 @@
+// Package schema turns YANG into what the rest of the daemon needs: a tree of
+// nodes with types, JSON Schema 2020-12, and documentation. Its job ends there:
+// it knows no command and no configuration leaf by name, and it is the only
+// package that imports goyang.
+package schema
+
+import "strings"
+
+// Kind says what sort of statement a Node came from.
+type Kind uint8
+
+// The kinds of node a data or argument tree is made of.
+const (
+	Container Kind = iota // child nodes by name
+	List                  // entries of child nodes, identified by Key
+	Leaf                  // one value
+	LeafList              // an ordered sequence of values
+)
+
+// Node is one statement of a YANG data tree (RFC 7950 section 4.2.2): a
+// configuration node, or an input or output parameter of a command.
+type Node struct {
+	Name        string
+	Kind        Kind
+	Description string
+	Units       string   // as in the YANG units statement, "" if none
+	Key         string   // List: the name of the key leaf
+	Type        *Type    // Leaf and LeafList
+	Default     []string // default values in their text form; nil if none
+	Mandatory   bool     // must be given wherever its parent is: a mandatory leaf, a list with min-elements > 0, or a container without presence that holds one
+	Presence    bool     // Container: means something by being there; otherwise it is only structure
+	Min, Max    int      // list and leaf-list: bounds of the element count; Max 0 means no bound
+	Children    []*Node  // Container and List, in the order they are declared
+
+	Positional bool     // ze:positional: may be given bare on a command line
+	Selector   []string // ze:selector: the leaf may stand inline, after these words of the command's path
+	Sensitive  bool     // ze:sensitive: never shown in clear
+	Header     string   // ze:header: mirrored into Mcp-Param-<Header>
+	Examples   []string // ze:example on the node: values that suit it
+}
+
+// Child returns the child called name, or nil.
+func (n *Node) Child(name string) *Node {
+	for _, c := range n.Children {
+		if c.Name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// ChildNames returns the names of the children in the order they are declared.
+func (n *Node) ChildNames() []string {
+	names := make([]string, len(n.Children))
+	for i, c := range n.Children {
+		names[i] = c.Name
+	}
+	return names
+}
+
+// Allowed describes what may be written for the node, for people.
+func (n *Node) Allowed() string {
+	switch n.Kind {
+	case Leaf:
+		return n.Type.Allowed()
+	case LeafList:
+		return "a list of values, each " + n.Type.Allowed()
+	case List:
+		return "a list of objects with " + strings.Join(n.ChildNames(), ", ")
+	}
+	return "an object with " + strings.Join(n.ChildNames(), ", ")
+}
+
+// Command is what one rpc statement with a ze:command extension declares.
+type Command struct {
+	Module      string   // YANG module that declares it
+	RPC         string   // name of the rpc statement
+	Path        []string // the words of ze:command, without inline arguments
+	Effect      string   // ze:effect: read, change or destroy
+	Description string
+	Examples    []string // ze:example: whole command lines
+	Hidden      bool     // ze:hidden
+	Offline     bool     // ze:offline
+	Idempotent  bool     // ze:idempotent
+	Task        string   // ze:task: optional, required or forbidden; "" counts as forbidden
+	UIResource  string   // ze:ui-resource
+	Input       *Object
+	Output      *Object
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+
+	"ze.internal/ze/appliance/command"
+)
+
+// client talks to a running daemon over its control socket.
+type client struct {
+	http   *http.Client
+	socket string
+}
+
+// errNoDaemon says that nothing answers on the control socket.
+var errNoDaemon = errors.New("no daemon answers")
+
+func newClient(socket string) *client {
+	return &client{socket: socket, http: &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", socket)
+		},
+	}}}
+}
+
+// execute runs a command line. The error is a *command.Error if the daemon
+// answered with one, and errNoDaemon if there is none.
+func (c *client) execute(ctx context.Context, line string) (json.RawMessage, error) {
+	body, err := json.Marshal(map[string]string{"command": line})
+	if err != nil {
+		return nil, fmt.Errorf("encode the command: %w", err)
+	}
+	return c.post(ctx, "/api/v1/execute", body)
+}
+
+func (c *client) post(ctx context.Context, path string, body []byte) (json.RawMessage, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost"+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := c.http.Do(req)
+	switch {
+	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ECONNREFUSED):
+		return nil, fmt.Errorf("%w on %s", errNoDaemon, c.socket)
+	case errors.Is(err, syscall.EACCES):
+		return nil, &exitError{code: exitPermission, err: fmt.Errorf("may not open %s: be root or join the group that owns it", c.socket)}
+	case err != nil:
+		return nil, fmt.Errorf("ask the daemon: %w", err)
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, fmt.Errorf("read the daemon's answer: %w", err)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return answer, nil
+	}
+	var failure struct {
+		Error *command.Error `json:"error"`
+	}
+	if err := json.Unmarshal(answer, &failure); err != nil || failure.Error == nil {
+		return nil, fmt.Errorf("the daemon answered %s: %.200s", resp.Status, answer)
+	}
+	return nil, failure.Error
+}
+
+// joinWords makes one command line of arguments that a shell has already split.
+func joinWords(args []string) string {
+	out := make([]string, len(args))
+	for i, a := range args {
+		if out[i] = a; a == "" || strings.ContainsAny(a, " \t'\"\\\n\r") {
+			out[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(out, " ")
+}

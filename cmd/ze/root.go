@@ -1,0 +1,269 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"ze.internal/ze/appliance"
+	"ze.internal/ze/appliance/builtin"
+	"ze.internal/ze/appliance/schema"
+)
+
+// cli is one run of the program: its streams, environment and global flags.
+type cli struct {
+	stdio
+	env environment
+
+	dataDir   string
+	socket    string
+	logLevel  string
+	format    string
+	mcpPort   string
+	mcpToken  string
+	isVersion bool
+}
+
+func execute(ctx context.Context, io stdio, args []string) error {
+	env, warnings := readEnvironment(os.Environ())
+	c := &cli{stdio: io, env: env}
+	for _, w := range warnings {
+		fmt.Fprintln(io.err, "ze: warning: "+w)
+	}
+	root, err := c.root()
+	if err != nil {
+		return err
+	}
+	root.SetArgs(args)
+	root.SetIn(io.in)
+	root.SetOut(io.out)
+	root.SetErr(io.err)
+	return root.ExecuteContext(ctx)
+}
+
+// root builds the command tree: what this program does itself, and one command
+// for each first word that the daemon's own commands begin with.
+func (c *cli) root() (*cobra.Command, error) {
+	root := &cobra.Command{
+		Use:   "ze [flags] [CONFIG-FILE]",
+		Short: "An operations appliance that AI assistants drive over MCP, and people from here",
+		Long: `ze is one daemon with one database. Assistants drive it over MCP, people with this command.
+
+  ze demo                    see it work, with a BGP session, in a throw-away place
+  ze init && ze start        create the database and start the daemon
+  ze --mcp 8080 ze.conf      start from a configuration file ("-" is standard input)
+  ze cli -c 'show bgp'       run a command on the daemon
+  ze show command list       list the daemon's commands`,
+		Args:          cobra.ArbitraryArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE:          c.runFile,
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef("%w; see: %s --help", err, cmd.CommandPath())
+	})
+	f := root.PersistentFlags()
+	f.StringVar(&c.dataDir, "data", "", "directory of the database (default "+defaultDataDir()+")")
+	f.StringVar(&c.socket, "socket", "", "control socket of the daemon")
+	f.StringVar(&c.logLevel, "log-level", "", "trace, debug, info, warn or error")
+	c.startFlags(root)
+	root.Flags().BoolVar(&c.isVersion, "version", false, "print the version")
+
+	own := []*cobra.Command{c.startCommand(), c.initCommand(), c.demoCommand(), c.cliCommand(), speakerCommand(c.stdio)}
+	root.AddCommand(own...)
+	words, err := c.daemonCommands()
+	if err != nil {
+		return nil, err
+	}
+	root.AddCommand(words...)
+	root.AddCommand(c.configCommands(root)...)
+	return root, nil
+}
+
+// startFlags are the flags of every form that starts the daemon.
+func (c *cli) startFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&c.mcpPort, "mcp", "", "serve MCP on this port of 127.0.0.1")
+	cmd.Flags().StringVar(&c.mcpToken, "mcp-token", "", "bearer token with scope admin; visible in the process list, so rather set ZE_MCP_TOKEN")
+}
+
+// runFile is ze without a command: start from a configuration file.
+func (c *cli) runFile(cmd *cobra.Command, args []string) error {
+	switch {
+	case c.isVersion:
+		_, err := fmt.Fprintln(c.out, "ze "+builtinVersion().Version)
+		return err
+	case len(args) == 0:
+		_ = cmd.Usage() // the error below says what is wrong
+		return usagef("no command and no configuration file given")
+	case len(args) > 1 || !isConfigFile(args[0]):
+		return unknownCommand(cmd, args[0])
+	}
+	file := args[0]
+	text, err := readFile(c.in, file)
+	if err != nil {
+		return err
+	}
+	return c.serve(cmd.Context(), file, text)
+}
+
+// isConfigFile reports whether an argument names a configuration file.
+func isConfigFile(arg string) bool {
+	if arg == "-" || slices.Contains([]string{".conf", ".cfg"}, filepath.Ext(arg)) {
+		return true
+	}
+	info, err := os.Stat(arg)
+	return err == nil && !info.IsDir()
+}
+
+func unknownCommand(root *cobra.Command, word string) error {
+	var names []string
+	for _, sub := range root.Commands() {
+		if !sub.Hidden {
+			names = append(names, sub.Name())
+		}
+	}
+	hint := ""
+	if near := schema.Nearest(word, names); near != "" {
+		hint = fmt.Sprintf("; did you mean %q?", near)
+	}
+	return usagef("%q is neither a command nor a configuration file%s; see: ze --help", word, hint)
+}
+
+// directory returns the database's directory and whether it was named.
+func (c *cli) directory() (dir string, named bool) {
+	for _, d := range []string{c.dataDir, c.env.dataDir} {
+		if d != "" {
+			return d, true
+		}
+	}
+	return defaultDataDir(), false
+}
+
+func defaultDataDir() string {
+	const system = "/var/lib/ze"
+	if os.Geteuid() == 0 {
+		return system
+	}
+	if info, err := os.Stat(system); err == nil && info.IsDir() {
+		return system
+	}
+	if state := os.Getenv("XDG_STATE_HOME"); state != "" {
+		return filepath.Join(state, "ze")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "ze-data"
+	}
+	return filepath.Join(home, ".local", "state", "ze")
+}
+
+// controlSocket returns where the daemon of this data directory is reached. A
+// directory that was named holds its own socket, so that several daemons on one
+// machine do not meet.
+func (c *cli) controlSocket() string {
+	dir, named := c.directory()
+	switch runtime := os.Getenv("XDG_RUNTIME_DIR"); {
+	case c.socket != "":
+		return c.socket
+	case c.env.socket != "":
+		return c.env.socket
+	case named:
+		return filepath.Join(dir, "ze.sock")
+	case dir == "/var/lib/ze":
+		return "/run/ze/ze.sock"
+	case runtime != "":
+		return filepath.Join(runtime, "ze", "ze.sock")
+	default:
+		return filepath.Join(dir, "ze.sock")
+	}
+}
+
+// overrides returns the settings that win over the configuration text.
+func (c *cli) overrides() (appliance.Overrides, error) {
+	o := appliance.Overrides{MCPListen: c.env.mcpListen, MCPToken: c.env.mcpToken, MetricsListen: c.env.metricsListen}
+	if c.mcpToken != "" {
+		o.MCPToken = c.mcpToken
+	}
+	if c.mcpPort != "" {
+		port, err := strconv.ParseUint(c.mcpPort, 10, 16)
+		if err != nil {
+			return o, usagef("--mcp %s: not a port; allowed: 0..65535, where 0 lets the system choose", c.mcpPort)
+		}
+		o.MCPListen = []netip.AddrPort{netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(port))}
+	}
+	return o, nil
+}
+
+// daemonCommands returns a command for each first word of the daemon's commands.
+func (c *cli) daemonCommands() ([]*cobra.Command, error) {
+	set, err := schema.Load(builtin.Models())
+	if err != nil {
+		return nil, fmt.Errorf("load the commands: %w", err)
+	}
+	var out []*cobra.Command
+	seen := map[string]bool{}
+	for _, decl := range set.Commands() {
+		word := decl.Path[0]
+		if seen[word] || decl.Hidden {
+			continue
+		}
+		seen[word] = true
+		cmd := &cobra.Command{
+			Use:   word + " …",
+			Short: shortHelp(set, word),
+			Long:  longHelp(set, word),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				return c.command(cmd.Context(), joinWords(append([]string{word}, args...)))
+			},
+		}
+		c.formatFlag(cmd)
+		out = append(out, cmd)
+	}
+	return out, nil
+}
+
+func shortHelp(set *schema.Set, word string) string {
+	var subs []string
+	for _, d := range set.Commands() {
+		if d.Path[0] != word || d.Hidden {
+			continue
+		}
+		if len(d.Path) == 1 {
+			return firstSentence(d.Description)
+		}
+		if !slices.Contains(subs, d.Path[1]) {
+			subs = append(subs, d.Path[1])
+		}
+	}
+	return "On the daemon: " + strings.Join(subs, ", ")
+}
+
+func longHelp(set *schema.Set, word string) string {
+	var b strings.Builder
+	b.WriteString("Runs on the daemon, in the same words as everywhere:\n")
+	for _, d := range set.Commands() {
+		if d.Path[0] == word && !d.Hidden {
+			fmt.Fprintf(&b, "\n  ze %s\n      %s\n", strings.Join(d.Path, " "), firstSentence(d.Description))
+			for _, e := range d.Examples {
+				fmt.Fprintf(&b, "      ze %s\n", e)
+			}
+		}
+	}
+	b.WriteString("\nParameters of a command: ze show command help COMMAND")
+	return b.String()
+}
+
+func firstSentence(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if i := strings.Index(s, ". "); i >= 0 {
+		s = s[:i+1]
+	}
+	return s
+}

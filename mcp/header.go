@@ -1,0 +1,185 @@
+package mcp
+
+import (
+	"encoding/base64"
+	"errors"
+	"mime"
+	"net/http"
+	"net/textproto"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"ze.internal/ze/appliance/schema"
+)
+
+// checkTransport checks what HTTP says about a request before its body is read.
+func checkTransport(w http.ResponseWriter, r *http.Request) *failure {
+	switch {
+	case r.Method != http.MethodPost:
+		w.Header().Set("Allow", http.MethodPost)
+		return refusal(http.StatusMethodNotAllowed, "only POST is answered here: MCP revision "+Revision+" has no GET stream and no sessions")
+	case !isJSON(r.Header.Get("Content-Type")):
+		return refusal(http.StatusUnsupportedMediaType, "Content-Type must be application/json")
+	case !acceptsAnswer(r.Header["Accept"]):
+		return refusal(http.StatusNotAcceptable, "Accept excludes both kinds of answer; send Accept: application/json, text/event-stream")
+	}
+	return nil
+}
+
+func isJSON(contentType string) bool {
+	const want = "application/json"
+	if contentType == want {
+		return true
+	}
+	mediaType, _, err := mime.ParseMediaType(contentType)
+	return err == nil && mediaType == want
+}
+
+// acceptsAnswer reports whether an Accept header leaves room for an answer. The
+// revision makes clients list both media types, but widespread ones send just
+// one, or none; only a header that rules both out is refused.
+func acceptsAnswer(accept []string) bool {
+	listed := false
+	for _, line := range accept {
+		for part := range strings.SplitSeq(line, ",") {
+			mediaType, params, _ := strings.Cut(part, ";")
+			switch mediaType = strings.TrimSpace(mediaType); {
+			case mediaType == "":
+				continue
+			case matchesAnswer(mediaType) && !refusedByQuality(params):
+				return true
+			}
+			listed = true
+		}
+	}
+	return !listed
+}
+
+func matchesAnswer(mediaRange string) bool {
+	switch strings.ToLower(mediaRange) {
+	case "application/json", "text/event-stream", "*/*", "application/*", "text/*":
+		return true
+	}
+	return false
+}
+
+// refusedByQuality reports whether the parameters of a media range hold a
+// quality of zero (RFC 9110 section 12.4.2).
+func refusedByQuality(params string) bool {
+	for p := range strings.SplitSeq(params, ";") {
+		name, value, _ := strings.Cut(p, "=")
+		if strings.EqualFold(strings.TrimSpace(name), "q") {
+			q, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+			return err == nil && q == 0
+		}
+	}
+	return false
+}
+
+// decodeHeader returns the text that a mirrored header value stands for: itself,
+// or what =?base64?…?= holds. A value with only one of the marks is literal.
+func decodeHeader(value string) (string, error) {
+	const start, end = "=?base64?", "?="
+	inner, ok := strings.CutPrefix(value, start)
+	if !ok {
+		return value, nil
+	}
+	if inner, ok = strings.CutSuffix(inner, end); !ok {
+		return value, nil
+	}
+	decoded, err := base64.StdEncoding.Strict().DecodeString(inner)
+	switch {
+	case err != nil || strings.ContainsAny(inner, "\r\n"): // which the decoder would skip
+		return "", errors.New("the value between =?base64? and ?= is not padded standard Base64")
+	case !utf8.Valid(decoded):
+		return "", errors.New("the Base64 value does not hold UTF-8")
+	}
+	return string(decoded), nil
+}
+
+// checkParamHeaders checks that the Mcp-Param-* headers of a tool call repeat
+// the arguments of the given parameters.
+func checkParamHeaders(h http.Header, params []*schema.Node, args jsontext.Value) *failure {
+	if len(params) == 0 {
+		return nil
+	}
+	var byName map[string]jsontext.Value
+	if args != nil {
+		if err := json.Unmarshal(args, &byName, checked); err != nil {
+			return invalidParams("arguments: %v", err)
+		}
+	}
+	for _, p := range params {
+		name := "Mcp-Param-" + p.Header
+		if fail := checkParamHeader(name, h[textproto.CanonicalMIMEHeaderKey(name)], p.Name, byName[p.Name]); fail != nil {
+			return fail
+		}
+	}
+	return nil
+}
+
+func checkParamHeader(name string, values []string, param string, arg jsontext.Value) *failure {
+	kind := arg.Kind()
+	switch {
+	case kind == 0 || kind == 'n': // absent, null
+		if len(values) > 0 {
+			return headerMismatch("header %s is sent, but argument %s is not; send both or none", name, param)
+		}
+		return nil
+	case kind == '{' || kind == '[':
+		if len(values) > 0 {
+			return headerMismatch("header %s cannot equal argument %s, which is no single value", name, param)
+		}
+		return nil // the input schema has the better words for it
+	case len(values) == 0:
+		return headerMismatch("header %s is missing; it must repeat argument %s", name, param)
+	case len(values) > 1:
+		return headerMismatch("header %s is sent %d times; send it once", name, len(values))
+	}
+	got, err := decodeHeader(values[0])
+	if err != nil {
+		return headerMismatch("header %s: %v", name, err)
+	}
+	if !equalsArgument(got, arg) {
+		return headerMismatch("header %s differs from argument %s; they must be equal", name, param)
+	}
+	return nil
+}
+
+// equalsArgument compares a decoded header value with a string, number or boolean.
+func equalsArgument(got string, arg jsontext.Value) bool {
+	switch arg.Kind() {
+	case '"':
+		want, ok := text(arg)
+		return ok && got == want
+	case '0':
+		return equalNumbers(got, string(arg))
+	}
+	return got == string(arg)
+}
+
+// equalNumbers compares a text with a JSON number by value, so that 3.0 equals
+// 3. Beyond the integers that a float64 holds exactly only equal texts match.
+func equalNumbers(got, want string) bool {
+	if got == want {
+		return true
+	}
+	const limit = 1<<53 - 1
+	v := jsontext.Value(got)
+	if v.Kind() != '0' || !v.IsValid() || strings.TrimSpace(got) != got {
+		return false
+	}
+	a, errA := strconv.ParseFloat(got, 64)
+	b, errB := strconv.ParseFloat(want, 64)
+	return errA == nil && errB == nil && a == b && -limit <= a && a <= limit
+}
+
+// quoted returns s as a JSON string, for messages.
+func quoted(s string) string {
+	b, _ := jsontext.AppendQuote(nil, s)
+	return string(b)
+}

@@ -1,0 +1,51 @@
+package mcp
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// unknownLabel stands for every name a caller made up, so that callers cannot
+// make series.
+const unknownLabel = "unknown"
+
+type metrics struct {
+	requests  *prometheus.CounterVec
+	toolCalls *prometheus.CounterVec
+	duration  *prometheus.HistogramVec
+	inFlight  prometheus.Gauge
+}
+
+func newMetrics() *metrics {
+	return &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ze_mcp_requests_total",
+			Help: "MCP requests by method, and by outcome: ok, a JSON-RPC error code, or the HTTP status of a refusal.",
+		}, []string{"method", "code"}),
+		toolCalls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ze_tool_calls_total",
+			Help: "MCP tool calls by tool, and by outcome: ok or the code of the command's error.",
+		}, []string{"tool", "outcome"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "ze_tool_call_duration_seconds",
+			Help:    "Time a tool call took to run.",
+			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .1, .25, 1, 2.5, 10, 60},
+		}, []string{"tool"}),
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "ze_tool_calls_in_flight",
+			Help: "MCP tool calls running now.",
+		}),
+	}
+}
+
+func (m *metrics) collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.requests, m.toolCalls, m.duration, m.inFlight}
+}
+
+// finishCall counts and logs a finished call of a tool that exists.
+func (s *Server) finishCall(r *request, tool, outcome string, took time.Duration) {
+	s.metrics.toolCalls.WithLabelValues(tool, outcome).Inc()
+	s.metrics.duration.WithLabelValues(tool).Observe(took.Seconds())
+	s.log.Debug().Str("tool", tool).Str("principal", r.principal.Name).Str("outcome", outcome).Dur("duration", took).Msg("tool call")
+}

@@ -1,0 +1,217 @@
+// Package mcp is the daemon's door for AI assistants: a Model Context Protocol
+// server of revision 2026-07-28 and no other, over stateless HTTP. Every message
+// is a POST of its own that carries version, capabilities and credential; nothing
+// is remembered from one to the next. The package owns the wire: the order of
+// the checks, JSON-RPC, the tool list and the two hand-written tools. What a
+// tool does belongs to the command it stands for, which is run by the one
+// dispatcher; this package must not know any command, the database, or BGP.
+package mcp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"ze.internal/ze/appliance/access"
+	"ze.internal/ze/appliance/command"
+)
+
+// Revision is the protocol revision served.
+const Revision = "2026-07-28"
+
+const defaultMaxBody = 4 << 20
+
+// Authenticator tells who sends a request from the value of its Authorization
+// header, "" if there is none. The error's text is for the caller and says what
+// to do; access.ErrAuthUnavailable means that nobody can be told now.
+type Authenticator interface {
+	Authenticate(ctx context.Context, header string) (*access.Principal, error)
+}
+
+// Options is what a Server is made of.
+type Options struct {
+	Dispatcher    *command.Dispatcher // required
+	Auth          Authenticator       // required
+	Name, Version string              // required: what the server calls itself
+	Instructions  string              // how a model should use the tools; "" sends none
+	Clock         func() time.Time    // default time.Now
+	Logger        zerolog.Logger
+	MaxBody       int64 // bytes a request's body may have; default 4 MiB
+}
+
+// Server answers MCP requests. It is safe for concurrent use, and holds nothing
+// between requests but caches.
+type Server struct {
+	dispatcher *command.Dispatcher
+	auth       Authenticator
+	clock      func() time.Time
+	log        zerolog.Logger
+	maxBody    int64
+
+	methods  map[string]method
+	builtin  map[string]*builtinTool
+	info     []byte // the _meta object of every result
+	discover []byte // the result of server/discover
+	lists    listCache
+	metrics  *metrics
+}
+
+// New returns a server. It fails if an option is missing or if a registered
+// command generates a tool with the name of a hand-written one.
+func New(o Options) (*Server, error) {
+	switch {
+	case o.Dispatcher == nil:
+		return nil, errors.New("mcp server: no dispatcher")
+	case o.Auth == nil:
+		return nil, errors.New("mcp server: no authenticator")
+	case o.Name == "" || o.Version == "":
+		return nil, errors.New("mcp server: name and version are required")
+	case o.MaxBody < 0:
+		return nil, errors.New("mcp server: the limit of a request's body is negative")
+	}
+	s := &Server{
+		dispatcher: o.Dispatcher,
+		auth:       o.Auth,
+		clock:      o.Clock,
+		log:        o.Logger,
+		maxBody:    o.MaxBody,
+		metrics:    newMetrics(),
+	}
+	if s.clock == nil {
+		s.clock = time.Now
+	}
+	if s.maxBody == 0 {
+		s.maxBody = defaultMaxBody
+	}
+	var err error
+	if s.info, err = encodeInfo(o.Name, o.Version); err != nil {
+		return nil, err
+	}
+	if s.discover, err = s.encodeDiscover(o.Instructions); err != nil {
+		return nil, err
+	}
+	s.methods = map[string]method{
+		"server/discover": s.serverDiscover,
+		"tools/list":      s.toolsList,
+		"tools/call":      s.toolsCall,
+	}
+	if err := s.addBuiltinTools(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Collectors returns the server's metrics, for the wiring to register.
+func (s *Server) Collectors() []prometheus.Collector { return s.metrics.collectors() }
+
+// ServeHTTP answers one request; which path it is served at is the wiring's
+// choice, as is the guard in front of it.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	label, fail := s.serve(w, r)
+	outcome := "ok"
+	if fail != nil {
+		outcome = fail.label()
+		fail.write(w)
+	}
+	s.metrics.requests.WithLabelValues(label, outcome).Inc()
+}
+
+// serve takes a request through the checks and answers it unless it returns a
+// failure. The order is part of the protocol: the caller first, so that nobody
+// unknown can probe; then what HTTP says, JSON, the message, its envelope, the
+// method; then what the method checks. The label is the method for the metrics.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) (label string, fail *failure) {
+	principal, fail := s.authenticate(w, r)
+	if fail != nil {
+		return unknownLabel, fail
+	}
+	if fail := checkTransport(w, r); fail != nil {
+		return unknownLabel, fail
+	}
+	body, fail := s.readBody(w, r)
+	if fail != nil {
+		return unknownLabel, fail
+	}
+	msg, fail := parseMessage(body)
+	if fail != nil {
+		return unknownLabel, fail
+	}
+	run, known := s.methods[msg.method]
+	if known {
+		label = msg.method
+	} else {
+		label = unknownLabel
+	}
+	if msg.id == nil {
+		if known {
+			return label, invalidRequest("%s is a request and needs an id, a string or an integer", msg.method)
+		}
+		writeAccepted(w)
+		return label, nil
+	}
+	req := &request{message: msg, header: r.Header, principal: principal, remote: r.RemoteAddr}
+	if fail := req.checkEnvelope(); fail != nil {
+		return label, fail.to(msg.id)
+	}
+	if !known {
+		return label, s.unknownMethod(msg.method).to(msg.id)
+	}
+	result, fail := s.run(r.Context(), run, req)
+	if fail != nil {
+		return label, fail.to(msg.id)
+	}
+	writeResult(w, msg.id, result)
+	return label, nil
+}
+
+func (s *Server) authenticate(w http.ResponseWriter, r *http.Request) (*access.Principal, *failure) {
+	// Two headers become one that no scheme allows, so that none is picked.
+	p, err := s.auth.Authenticate(r.Context(), strings.Join(r.Header["Authorization"], ", "))
+	switch {
+	case err == nil:
+		return p, nil
+	case errors.Is(err, access.ErrAuthUnavailable):
+		s.log.Error().AnErr("cause", errors.Unwrap(err)).Msg("look up a token")
+		return nil, refusal(http.StatusServiceUnavailable, err.Error())
+	}
+	w.Header().Set("WWW-Authenticate", "Bearer")
+	return nil, refusal(http.StatusUnauthorized, err.Error())
+}
+
+// readBody reads the whole body. It trusts the announced length only so far as
+// to save copying: a caller can claim more than it sends.
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *failure) {
+	tooLarge := func() *failure {
+		return refusal(http.StatusRequestEntityTooLarge, "the body is larger than the "+strconv.FormatInt(s.maxBody, 10)+" bytes allowed")
+	}
+	if r.ContentLength > s.maxBody {
+		return nil, tooLarge()
+	}
+	const trusted = 64 << 10
+	size := min(max(r.ContentLength, 0), trusted)
+	body := make([]byte, 0, size+1) // one more, so that the end is seen without growing
+	src := http.MaxBytesReader(w, r.Body, s.maxBody)
+	for {
+		n, err := src.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		if err == io.EOF {
+			return body, nil
+		}
+		if err != nil {
+			if limit := (*http.MaxBytesError)(nil); errors.As(err, &limit) {
+				return nil, tooLarge()
+			}
+			return nil, refusal(http.StatusBadRequest, "the body could not be read to its end")
+		}
+		if len(body) == cap(body) {
+			body = append(body, 0)[:len(body)]
+		}
+	}
+}

@@ -1,0 +1,161 @@
+package store
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"flag"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"ze.internal/ze/appliance/audit"
+	"ze.internal/ze/appliance/bgp"
+)
+
+var update = flag.Bool("update", false, "write testdata/v1.db.gz anew")
+
+// Every released form of the database opens, with all that is in it. The file
+// is written once, by the version that introduced the form.
+func TestOpensVersion1(t *testing.T) {
+	path := filepath.Join("testdata", "v1.db.gz")
+	if *update {
+		f := newFixture(t)
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		_, err := z.Write(f.file)
+		check(t, err)
+		check(t, z.Close())
+		check(t, os.MkdirAll("testdata", 0o755))
+		check(t, os.WriteFile(path, b.Bytes(), 0o644))
+	}
+	packed, err := os.Open(path)
+	check(t, err)
+	defer packed.Close()
+	z, err := gzip.NewReader(packed)
+	check(t, err)
+	file, err := io.ReadAll(z)
+	check(t, err)
+	db, _, err := openBytes(t, file)
+	check(t, err)
+	t.Cleanup(func() { db.Close() })
+	got, err := dump(t, db)
+	check(t, err)
+	// The same content, made by this version.
+	if diff := cmp.Diff(newFixture(t).content, got); diff != "" {
+		t.Errorf("(-this version +version 1)\n%s", diff)
+	}
+	verifyChain(t, db)
+}
+
+func TestAnnouncementsRoundTrip(t *testing.T) {
+	ctx, db := t.Context(), openTest(t, options(privateDir(t)))
+	med := uint32(0)
+	full := testAnnouncement("full", 2)
+	full.Attributes.MED, full.Attributes.NextHopSelf, full.Attributes.ASPath = &med, true, []uint32{64512, 4200000000}
+	full.TagKey, full.TagValue, full.Expires = "ticket", "4711", now.Add(time.Hour)
+	later := testAnnouncement("a-later", 0)
+	later.Created = now.Add(time.Minute)
+	same := testAnnouncement("b-same-time", 1)
+	check(t, db.ReplaceAnnouncements(ctx, []bgp.Announcement{later, full, same, testAnnouncement("old", 1)}, nil))
+	full.Prefixes = full.Prefixes[:1]
+	check(t, db.ReplaceAnnouncements(ctx, []bgp.Announcement{full}, []string{"old", "full", "unknown"}))
+	got, err := db.Announcements(ctx)
+	check(t, err)
+	want := []bgp.Announcement{same, full, later}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("announcements:\n got %+v\nwant %+v", got, want)
+	}
+	bad := testAnnouncement("bad", 2)
+	bad.Prefixes[1] = netip.Prefix{}
+	if err := db.ReplaceAnnouncements(ctx, []bgp.Announcement{bad}, nil); !errors.Is(err, ErrInvalid) {
+		t.Errorf("invalid prefix: %v", err)
+	}
+}
+
+// A hundred thousand prefixes are one record, written in one step.
+func TestManyPrefixes(t *testing.T) {
+	ctx, db := t.Context(), openTest(t, options(privateDir(t)))
+	want := testAnnouncement("large", 100_000)
+	start := time.Now()
+	check(t, db.ReplaceAnnouncements(ctx, []bgp.Announcement{want}, nil))
+	written := time.Since(start)
+	got, err := db.Announcements(ctx)
+	check(t, err)
+	t.Logf("written in %v, read in %v", written, time.Since(start)-written)
+	if len(got) != 1 || len(got[0].Prefixes) != 100_000 || got[0].Prefixes[99_999] != want.Prefixes[99_999] {
+		t.Errorf("%d announcements", len(got))
+	}
+	if limit := 2 * time.Second; time.Since(start) > limit {
+		t.Errorf("took %v, limit %v", time.Since(start), limit)
+	}
+}
+
+func TestAuditChain(t *testing.T) {
+	ctx, o := t.Context(), options(privateDir(t))
+	db := openTest(t, o)
+	records := []audit.Record{{Command: "a"}, {Command: "b"}}
+	check(t, db.AppendAudit(ctx, records))
+	if records[0].Seq != 1 || records[1].Seq != 2 || records[1].Prev != records[0].Hash {
+		t.Errorf("sealed: %+v", records)
+	}
+	check(t, db.AppendAudit(ctx, nil))
+	check(t, db.Close())
+	db = openTest(t, o)
+	check(t, db.AppendAudit(ctx, []audit.Record{{Command: "c"}}))
+	head, err := db.AuditHead(ctx)
+	check(t, err)
+	got, err := db.AuditRecords(ctx, 1, 1)
+	check(t, err)
+	if head.Seq != 3 || len(got) != 1 || got[0].Command != "b" || got[0] != records[1] {
+		t.Errorf("head %+v, record 2 %+v", head, got)
+	}
+	verifyChain(t, db)
+}
+
+func TestMetrics(t *testing.T) {
+	db := openTest(t, options(privateDir(t)))
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(db.Collectors()...)
+	check(t, db.CreateToken(t.Context(), testToken("a")))
+	_, err := db.AddRevision(t.Context(), Revision{Text: []byte("x")})
+	check(t, err)
+	check(t, testutil.GatherAndCompare(registry, bytes.NewBufferString(`
+# HELP ze_store_records Records kept.
+# TYPE ze_store_records gauge
+ze_store_records{kind="announcement"} 0
+ze_store_records{kind="audit"} 0
+ze_store_records{kind="blob"} 0
+ze_store_records{kind="revision"} 1
+ze_store_records{kind="token"} 1
+`), "ze_store_records"))
+	families, err := registry.Gather()
+	check(t, err)
+	values := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			values[f.GetName()] = m.GetGauge().GetValue()
+			if h := m.GetHistogram(); h != nil {
+				values[f.GetName()] = float64(h.GetSampleCount())
+			}
+		}
+	}
+	if values["ze_store_commit_duration_seconds"] != 2 || values["ze_store_size_bytes"] < 16<<10 || values["ze_store_free_bytes"] == 0 {
+		t.Errorf("metrics: %v", values)
+	}
+}
+
+func BenchmarkAppendAudit(b *testing.B) {
+	db := openTest(b, options(privateDir(b)))
+	for b.Loop() {
+		check(b, db.AppendAudit(b.Context(), []audit.Record{{Time: now, Phase: audit.Begin, Principal: "alice", Command: "announce"}}))
+	}
+}

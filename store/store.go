@@ -1,0 +1,309 @@
+// Package store keeps everything the daemon must remember in one bbolt file,
+// ze.db. It is the only user of bbolt. It owns how the file is created, locked,
+// checked and opened, how a record is encoded and verified, and how an I/O
+// failure ends writing. It must not know commands, surfaces or policy: the
+// types it keeps belong to the packages that use them, and it implements the
+// store interfaces those packages declare.
+//
+// The bucket tree. Every value but schema is a record (see record.go): a version
+// byte, a CRC32C over bucket, key and payload, and the payload.
+//
+//	meta             schema          -> decimal number, raw, so that any later version can read it
+//	                 instance        -> JSON: instance name, time of creation
+//	tally            BUCKET          -> number of records in BUCKET and their digest, checksummed
+//	tokens           SHA-256 (32 B)  -> JSON: token without secret
+//	token-names      NAME            -> SHA-256 (32 B)
+//	announcements    ID              -> JSON: announcement, prefixes as one string
+//	audit            SEQ (8 B)       -> JSON: audit.Record
+//	audit-head       head            -> JSON: audit.Head, the end of the chain
+//	revisions        NUMBER (8 B)    -> JSON: revision without text
+//	revision-texts   NUMBER (8 B)    -> text
+//	blobs            NAME            -> JSON: digest, size, time
+//	blob-data        SHA-256 (32 B)  -> bytes, kept once however many names refer to them
+//
+// Numbers in keys are big-endian, so that the order of keys is theirs.
+//
+// Beside ze.db stand ze.lock, locked while a process has the store open and
+// holding its pid, and ze.db.created, which tells a first start from a lost file.
+package store
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	bolt "go.etcd.io/bbolt"
+)
+
+// Names of the files in the data directory.
+const (
+	FileName   = "ze.db"
+	lockName   = "ze.lock"
+	markerName = "ze.db.created"
+	newName    = "ze.db.new" // a database being created; never opened, removed by the next attempt
+)
+
+// Options says which store to open and how.
+type Options struct {
+	Dir         string           // directory holding ze.db; 0700, owned by the user of the process
+	Create      bool             // Open: on a first start, create directory and database
+	Instance    string           // name kept in a new database
+	Fallback    bool             // Open: if one of the two meta pages is damaged, use the other; loses at most the last commit
+	Clock       func() time.Time // default time.Now
+	Logger      zerolog.Logger
+	LockTimeout time.Duration // how long to wait for another process to let go; default 1 s
+}
+
+// DB is an open store. Its methods are safe for concurrent use; each is one
+// atomic step, and a change is durable when its method returns nil.
+type DB struct {
+	path  string
+	clock func() time.Time
+	log   zerolog.Logger
+	lock  *lock
+	bolt  *bolt.DB
+
+	writer  chan struct{} // holds one value while nobody writes; taken with a context, unlike bbolt's mutex
+	failing sync.Once
+	failed  chan struct{} // closed after the first I/O error
+
+	commits  prometheus.Histogram
+	mu       sync.Mutex // guards reported
+	reported map[string]bool
+}
+
+// Create makes a new, empty store in o.Dir and leaves it closed: ErrExists if
+// there is one, or was one before. A crash at any point leaves either no
+// database or a complete one.
+func Create(o Options) error {
+	o = o.withDefaults()
+	if err := makeDir(o.Dir); err != nil {
+		return err
+	}
+	if err := checkDir(o.Dir, o.Logger); err != nil {
+		return err
+	}
+	l, err := acquire(o.Dir, o.LockTimeout)
+	if err != nil {
+		return err
+	}
+	defer l.release()
+	return create(o)
+}
+
+// Open opens the store in o.Dir for this process alone. Before bbolt sees the
+// file every page of it is checked, then every record; a file that fails is
+// left as it is. Errors are of type *Error: ErrMissing, ErrLocked, ErrAccess,
+// ErrDamaged, ErrTooNew, ErrNoSpace, ErrFailed.
+func Open(o Options) (*DB, error) {
+	o = o.withDefaults()
+	if o.Create {
+		if err := makeDir(o.Dir); err != nil {
+			return nil, err
+		}
+	} else if err := mustExist(o.Dir); err != nil {
+		return nil, err
+	}
+	if err := checkDir(o.Dir, o.Logger); err != nil {
+		return nil, err
+	}
+	l, err := acquire(o.Dir, o.LockTimeout)
+	if err != nil {
+		return nil, err
+	}
+	db, err := open(o, l)
+	if err != nil {
+		l.release()
+		return nil, err
+	}
+	return db, nil
+}
+
+func (o Options) withDefaults() Options {
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	if o.LockTimeout <= 0 {
+		o.LockTimeout = time.Second
+	}
+	return o
+}
+
+// open does what Open promises, with the lock held.
+func open(o Options, l *lock) (*DB, error) {
+	path := filepath.Join(o.Dir, FileName)
+	switch err := mustExist(o.Dir); {
+	case err == nil:
+	case o.Create && isFirstStart(o.Dir):
+		if err := create(o); err != nil {
+			return nil, err
+		}
+	default:
+		return nil, err
+	}
+	if err := checkFile(path); err != nil {
+		return nil, err
+	}
+	warning, err := checkPages(path, o.Fallback)
+	if err != nil {
+		return nil, err
+	}
+	if warning != "" {
+		o.Logger.Warn().Str("path", path).Msg(warning)
+	}
+	b, err := openBolt(path, o.LockTimeout)
+	if err != nil {
+		return nil, err
+	}
+	db := &DB{
+		path: path, clock: o.Clock, log: o.Logger, lock: l, bolt: b,
+		writer: make(chan struct{}, 1), failed: make(chan struct{}),
+		commits: newCommitHistogram(), reported: map[string]bool{},
+	}
+	db.writer <- struct{}{}
+	if err := db.verify(); err != nil {
+		b.Close()
+		return nil, err
+	}
+	// A crash between the rename and the marker leaves a complete database without one.
+	if err := writeMarker(o.Dir); err != nil {
+		b.Close()
+		return nil, err
+	}
+	return db, nil
+}
+
+// openBolt opens the file with our settings. NoFreelistSync keeps the list of
+// free pages out of the file: one structure less to be torn by a crash, at the
+// price of reading every page at open, which the checks do anyway.
+//
+// The memory of a bbolt database is the mapped file: a page that cannot be
+// read, or a length that points outside, is a memory fault, which ends the
+// process unless SetPanicOnFault turns it into a panic. bbolt also reads the
+// tree in a goroutine of its own, where nothing can recover; so checkPages has
+// walked it before, and this is the second line of defence.
+func openBolt(path string, timeout time.Duration) (b *bolt.DB, err error) {
+	var file *os.File
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if r := recover(); r != nil {
+			file.Close()
+			b, err = nil, damaged(path, fmt.Sprint(r))
+		}
+	}()
+	b, err = bolt.Open(path, fileMode, &bolt.Options{
+		Timeout:        timeout,
+		NoFreelistSync: true,
+		FreelistType:   bolt.FreelistMapType,
+		OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
+			// Without O_CREATE: a file that vanished must not come back empty.
+			f, err := os.OpenFile(name, flag&^os.O_CREATE, mode)
+			file = f
+			return f, err
+		},
+	})
+	if err != nil {
+		return nil, openError(path, err)
+	}
+	return b, nil
+}
+
+// Close waits for the transactions that are under way, closes the file and lets
+// go of the lock.
+func (db *DB) Close() error {
+	err := db.bolt.Close()
+	db.lock.release()
+	if err != nil {
+		return fmt.Errorf("close store %s: %w", db.path, err)
+	}
+	return nil
+}
+
+// Failed is closed when the storage has failed: no write succeeds any more, and
+// the daemon is to exit. A commit after a failed sync could report success for
+// pages the kernel has already dropped, so there is no trying again.
+func (db *DB) Failed() <-chan struct{} { return db.failed }
+
+// view runs fn in a read transaction. Nothing fn got from the transaction may
+// be used after it: the memory is the file's.
+func (db *DB) view(ctx context.Context, fn func(tx *bolt.Tx) error) (err error) {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if r := recover(); r != nil {
+			err = db.panicked(r)
+		}
+	}()
+	return db.bolt.View(fn)
+}
+
+// update runs fn in a write transaction and commits it. An error of fn's own
+// changes nothing and is returned as it is.
+func (db *DB) update(ctx context.Context, fn func(tx *bolt.Tx) error) error {
+	select {
+	case <-db.writer:
+		defer func() { db.writer <- struct{}{} }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case <-db.failed:
+		return &Error{Kind: ErrFailed, Path: db.path, Next: nextFailed}
+	default:
+	}
+	return db.transact(fn)
+}
+
+func (db *DB) transact(fn func(tx *bolt.Tx) error) (err error) {
+	start := time.Now()
+	tx, err := db.bolt.Begin(true)
+	if err != nil {
+		return openError(db.path, err)
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if r := recover(); r != nil {
+			// Not bbolt's own way back after a panic (DB.Update): that reads the
+			// whole tree again, in a goroutine nothing can recover in.
+			tx.Rollback()
+			err = db.panicked(r)
+			db.fail(err)
+		}
+	}()
+	if err := fn(tx); err != nil {
+		tx.Rollback()
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		err = commitError(db.path, err)
+		if isFailure(err) {
+			db.fail(err)
+		}
+		return err
+	}
+	db.commits.Observe(time.Since(start).Seconds())
+	return nil
+}
+
+func (db *DB) fail(err error) {
+	db.failing.Do(func() {
+		db.log.Error().Err(err).Msg("storage failed; no more writes until restart")
+		close(db.failed)
+	})
+}
+
+// panicked turns a panic inside a transaction into an error. After checkPages
+// it means that the file changed under us, or a defect; neither may cost the
+// daemon its life, so the stack goes to the log.
+func (db *DB) panicked(r any) error {
+	db.log.Error().Interface("panic", r).Bytes("stack", debug.Stack()).Msg("panic while using the store")
+	return damaged(db.path, fmt.Sprint(r))
+}
