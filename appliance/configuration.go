@@ -107,8 +107,7 @@ func LoadConfiguration(file string, text []byte, o Overrides, storeTokens int) (
 
 	var problems config.Problems
 	problem := func(path, message, allowed string) {
-		line, col, _ := tree.Pos(path)
-		problems = append(problems, config.Problem{File: file, Line: line, Col: col, Path: path, Message: message, Allowed: allowed})
+		problems = append(problems, tree.Problem(set.Data(), path, message, allowed))
 	}
 	gate, err := c.gate(o, storeTokens)
 	if err != nil {

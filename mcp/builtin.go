@@ -62,28 +62,38 @@ func (s *Server) addBuiltinTools() error {
 
 // execute runs the command line given as the argument command.
 func (s *Server) execute(ctx context.Context, r *request, args jsontext.Value) (jsontext.Value, error) {
+	start := s.clock()
 	line, err := stringArgument(args, "command", `a command line, for example "show version"`)
-	if err != nil {
-		return nil, err
-	}
-	if strings.TrimSpace(line) == "" {
-		return nil, &command.Error{
+	if err == nil && strings.TrimSpace(line) == "" {
+		err = &command.Error{
 			Code: command.Invalid, Field: "command", Message: "missing: ze_execute needs a command line",
 			Allowed: `a command line, for example "show version"`,
 			Actions: []string{"call ze_reference for the commands there are"},
 		}
 	}
+	if err != nil {
+		return nil, s.record(ctx, r, executeName, start, command.AsError(err))
+	}
 	return s.do(ctx, r, command.Call{Line: line})
 }
 
 // reference returns the reference of what the caller may use, or one section
-// of it under its name.
-func (s *Server) reference(_ context.Context, r *request, args jsontext.Value) (jsontext.Value, error) {
+// of it under its name. No command stands behind it, so it is recorded here.
+func (s *Server) reference(ctx context.Context, r *request, args jsontext.Value) (jsontext.Value, error) {
+	start := s.clock()
+	value, err := s.referenceSection(r.principal, args)
+	if err != nil {
+		return nil, s.record(ctx, r, referenceName, start, command.AsError(err))
+	}
+	return value, s.record(ctx, r, referenceName, start, nil)
+}
+
+func (s *Server) referenceSection(p *access.Principal, args jsontext.Value) (jsontext.Value, error) {
 	section, err := stringArgument(args, "section", `a section's name, for example "commands"`)
 	if err != nil {
 		return nil, err
 	}
-	whole := jsontext.Value(s.dispatcher.Registry().Reference(r.principal))
+	whole := jsontext.Value(s.dispatcher.Registry().Reference(p))
 	if section == "" {
 		return whole, nil
 	}

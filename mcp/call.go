@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -40,6 +41,9 @@ func (s *Server) toolsCall(ctx context.Context, r *request) ([]byte, *failure) {
 	run, headers := s.tool(r.principal, name)
 	if run == nil {
 		s.metrics.toolCalls.WithLabelValues(unknownLabel, string(command.Unknown)).Inc()
+		if err := s.record(ctx, r, "", s.clock(), &command.Error{Code: command.Unknown, Message: "no such tool"}); command.AsError(err).Code != command.Unknown {
+			return nil, internalFailure()
+		}
 		return nil, refusedParams("no tool %s; tools/list has the tools", quoted(name))
 	}
 	if fail := checkParamHeaders(r.header, headers, params.Arguments); fail != nil {
@@ -59,11 +63,12 @@ func (s *Server) tool(p *access.Principal, name string) (runTool, []*schema.Node
 		return nil, nil
 	}
 	return func(ctx context.Context, r *request, args jsontext.Value) (jsontext.Value, error) {
-		path, rest, err := t.Resolve(r.principal, []byte(args))
+		start := s.clock()
+		path, values, err := t.Resolve(r.principal, []byte(args))
 		if err != nil {
-			return nil, err
+			return nil, s.record(ctx, r, "", start, command.AsError(err))
 		}
-		return s.do(ctx, r, command.Call{Path: path, Args: rest})
+		return s.do(ctx, r, command.Call{Path: path, Values: values})
 	}, t.Headers
 }
 
@@ -75,6 +80,11 @@ func (s *Server) do(ctx context.Context, r *request, c command.Call) (jsontext.V
 		return nil, err
 	}
 	return jsontext.Value(result.JSON), nil
+}
+
+// record leaves the traces of a call that reaches no command.
+func (s *Server) record(ctx context.Context, r *request, name string, start time.Time, e *command.Error) error {
+	return s.dispatcher.Record(ctx, command.Call{Principal: r.principal, Surface: surface, Remote: r.remote}, name, start, e)
 }
 
 // callTool runs a tool and encodes its answer. A command that fails is a result

@@ -143,11 +143,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) (label string, fa
 	if fail != nil {
 		return unknownLabel, fail
 	}
+	label = unknownLabel
 	run, known := s.methods[msg.method]
 	if known {
 		label = msg.method
-	} else {
-		label = unknownLabel
 	}
 	if msg.id == nil {
 		if known {
@@ -188,11 +187,11 @@ func (s *Server) authenticate(w http.ResponseWriter, r *http.Request) (*access.P
 // readBody reads the whole body. It trusts the announced length only so far as
 // to save copying: a caller can claim more than it sends.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *failure) {
-	tooLarge := func() *failure {
-		return refusal(http.StatusRequestEntityTooLarge, "the body is larger than the "+strconv.FormatInt(s.maxBody, 10)+" bytes allowed")
+	tooLarge := func(limit int64) *failure {
+		return refusal(http.StatusRequestEntityTooLarge, "the body is larger than the "+strconv.FormatInt(limit, 10)+" bytes allowed")
 	}
 	if r.ContentLength > s.maxBody {
-		return nil, tooLarge()
+		return nil, tooLarge(s.maxBody)
 	}
 	const trusted = 64 << 10
 	size := min(max(r.ContentLength, 0), trusted)
@@ -206,7 +205,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *fail
 		}
 		if err != nil {
 			if limit := (*http.MaxBytesError)(nil); errors.As(err, &limit) {
-				return nil, tooLarge()
+				return nil, tooLarge(limit.Limit) // of the guard, if that is lower
 			}
 			return nil, refusal(http.StatusBadRequest, "the body could not be read to its end")
 		}

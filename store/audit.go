@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	bolt "go.etcd.io/bbolt"
@@ -41,24 +42,36 @@ func (db *DB) AppendAudit(ctx context.Context, records []audit.Record) error {
 	})
 }
 
-// auditHead reads the end of the chain and holds it against the last record.
+// auditHead reads the end of the chain and holds it against the last record. If
+// the record of the end is damaged, the last record takes its place: nothing may
+// be done without an audit record, so refusing would end all work.
 func (db *DB) auditHead(tx *bolt.Tx) (audit.Head, error) {
-	var head audit.Head
-	if _, err := getJSON(tx, bucketAuditHead, []byte(keyHead), &head); err != nil {
-		return head, err
-	}
 	b, err := bucketOf(tx, bucketAudit)
 	if err != nil {
-		return head, err
+		return audit.Head{}, err
 	}
+	key, value := b.Cursor().Last()
 	var last uint64
-	if key, _ := b.Cursor().Last(); len(key) == 8 {
+	if len(key) == 8 {
 		last = binary.BigEndian.Uint64(key)
 	}
-	if last != head.Seq {
-		return head, damaged(db.path, fmt.Sprintf("the audit chain should end with record %d and ends with %d", head.Seq, last))
+	var head audit.Head
+	_, err = getJSON(tx, bucketAuditHead, []byte(keyHead), &head)
+	if errors.Is(err, ErrBadRecord) {
+		var r audit.Record
+		if err := db.skipBad(err); err != nil {
+			return head, err
+		}
+		payload, err := decode(bucketAudit, key, value)
+		if err == nil {
+			err = unmarshal(bucketAudit, key, payload, &r)
+		}
+		return audit.Head{Seq: r.Seq, Hash: r.Hash}, err
 	}
-	return head, nil
+	if err == nil && last != head.Seq {
+		err = damaged(db.path, fmt.Sprintf("the audit chain should end with record %d and ends with %d", head.Seq, last))
+	}
+	return head, err
 }
 
 // AuditHead returns where the chain ends: the zero Head if there is no record.

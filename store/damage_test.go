@@ -2,11 +2,9 @@ package store
 
 import (
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,162 +17,6 @@ import (
 	"ze.internal/ze/appliance/audit"
 	"ze.internal/ze/appliance/bgp"
 )
-
-func verifyChain(t testing.TB, db *DB) {
-	t.Helper()
-	head, err := db.AuditHead(t.Context())
-	check(t, err)
-	err = audit.Verify(func(yield func(audit.Record, error) bool) {
-		var after uint64
-		for {
-			page, err := db.AuditRecords(t.Context(), after, 100)
-			if err != nil {
-				yield(audit.Record{}, err)
-				return
-			}
-			for _, r := range page {
-				if !yield(r, nil) {
-					return
-				}
-				after = r.Seq
-			}
-			if len(page) == 0 {
-				return
-			}
-		}
-	}, head)
-	check(t, err)
-}
-
-// fill puts something of every kind into a store: enough that there are branch
-// pages, inline buckets, overflow pages and free pages.
-func fill(t testing.TB, db *DB) {
-	t.Helper()
-	db.bolt.NoSync = true // until it is closed, which is soon; a sync for each change takes seconds
-	ctx := t.Context()
-	for i := range 40 {
-		check(t, db.CreateToken(ctx, testToken(fmt.Sprintf("token-%02d", i))))
-	}
-	for i := range 5 {
-		check(t, db.DeleteToken(ctx, fmt.Sprintf("token-%02d", i*7)))
-	}
-	var records []audit.Record
-	for i := range 150 {
-		records = append(records, audit.Record{
-			Time: now, Phase: audit.Call, Principal: "alice", Surface: "cli",
-			Command: "show version", Remote: fmt.Sprintf("127.0.0.1:%d", i), Outcome: "ok",
-		})
-	}
-	check(t, db.AppendAudit(ctx, records))
-	check(t, db.ReplaceAnnouncements(ctx, []bgp.Announcement{
-		testAnnouncement("small", 3), testAnnouncement("large", 2000), testAnnouncement("gone", 1),
-	}, nil))
-	check(t, db.ReplaceAnnouncements(ctx, nil, []string{"gone", "never there"}))
-	for i := range 4 {
-		_, err := db.AddRevision(ctx, Revision{Who: "alice", How: "cli", Text: []byte(strings.Repeat(fmt.Sprintf("peer p%d { }\n", i), 200))})
-		check(t, err)
-		_, err = db.PutBlob(ctx, fmt.Sprintf("blob-%d", i), []byte(strings.Repeat("b", i*3000)))
-		check(t, err)
-	}
-}
-
-func testAnnouncement(id string, prefixes int) bgp.Announcement {
-	a := bgp.Announcement{ID: id, Peers: []string{"north"}, Created: now, Principal: "alice",
-		Attributes: bgp.Attributes{Origin: "igp", NextHop: netip.MustParseAddr("10.0.0.1"), Communities: []string{"64512:10"}}}
-	for i := range prefixes {
-		addr := netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
-		a.Prefixes = append(a.Prefixes, netip.PrefixFrom(addr, 32))
-	}
-	return a
-}
-
-// dump reads everything a store has to give, by kind and name, as JSON.
-func dump(t testing.TB, db *DB) (map[string]string, error) {
-	ctx, all := t.Context(), map[string]string{}
-	add := func(kind, name string, v any) {
-		b, err := json.Marshal(v)
-		check(t, err)
-		all[kind+" "+name] = string(b)
-	}
-	var errs []error
-	meta, err := db.Meta(ctx)
-	if errs = append(errs, err); err == nil {
-		add("meta", "", meta)
-	}
-	tokens, err := db.Tokens(ctx)
-	errs = append(errs, err)
-	for _, v := range tokens {
-		add("token", v.Name, v)
-	}
-	for i := range 40 {
-		want := testToken(fmt.Sprintf("token-%02d", i))
-		v, err := db.TokenByDigest(ctx, want.Digest)
-		if err == nil {
-			add("token", want.Name, v)
-		}
-	}
-	announcements, err := db.Announcements(ctx)
-	errs = append(errs, err)
-	for _, v := range announcements {
-		add("announcement", v.ID, v)
-	}
-	records, err := db.AuditRecords(ctx, 0, 10000)
-	errs = append(errs, err)
-	for _, v := range records {
-		add("audit", fmt.Sprint(v.Seq), v)
-	}
-	head, err := db.AuditHead(ctx)
-	if errs = append(errs, err); err == nil {
-		add("head", "", head)
-	}
-	revisions, err := db.Revisions(ctx)
-	errs = append(errs, err)
-	for _, v := range revisions {
-		add("revision", fmt.Sprint(v.Number), v)
-	}
-	for n := range uint64(5) {
-		v, err := db.Revision(ctx, n)
-		if err == nil {
-			add("text", fmt.Sprint(n), string(v.Text))
-		}
-		if err != nil && !errors.Is(err, ErrNotFound) {
-			errs = append(errs, err)
-		}
-	}
-	blobs, err := db.Blobs(ctx)
-	errs = append(errs, err)
-	for _, v := range blobs {
-		add("blob", v.Name, v)
-		data, _, err := db.Blob(ctx, v.Name)
-		if errs = append(errs, err); err == nil {
-			add("data", v.Name, string(data))
-		}
-	}
-	return all, errors.Join(errs...)
-}
-
-// fixture is a filled, closed database: its bytes, the part of them in use, and
-// its content.
-type fixture struct {
-	file    []byte
-	used    int // bytes below the high-water mark
-	content map[string]string
-}
-
-func newFixture(t testing.TB) fixture {
-	t.Helper()
-	o := options(privateDir(t))
-	db := openTest(t, o)
-	fill(t, db)
-	content, err := dump(t, db)
-	check(t, err)
-	var used int64
-	check(t, db.view(t.Context(), func(tx *bolt.Tx) error { used = tx.Size(); return nil }))
-	check(t, db.Close())
-	file, err := os.ReadFile(filepath.Join(o.Dir, FileName))
-	check(t, err)
-	return fixture{file, int(used), content}
-}
 
 // openBytes opens a store whose file has this content.
 func openBytes(t testing.TB, file []byte) (*DB, Options, error) {
@@ -288,6 +130,11 @@ func TestTruncated(t *testing.T) {
 		if mustNotLie(t, f, f.file[:size], fmt.Sprintf("truncated to %d", size)) {
 			t.Errorf("opened although truncated to %d of %d bytes in use", size, f.used)
 		}
+	}
+	path := filepath.Join(privateDir(t), FileName)
+	check(t, os.WriteFile(path, f.file[:f.used-1], 0o600))
+	if _, err := checkPages(path, false); err == nil || !strings.Contains(err.Error(), "truncated") {
+		t.Errorf("the error does not say that the file is truncated: %v", err)
 	}
 	// What is beyond the high-water mark holds nothing.
 	if !mustNotLie(t, f, f.file[:f.used], "truncated to what is used") {
@@ -425,11 +272,22 @@ func TestFreelistOfOtherToolsIsChecked(t *testing.T) {
 	}
 }
 
+func spoil(b *bolt.Bucket, key []byte, at int) error {
+	v := slices.Clone(b.Get(key))
+	v[at] ^= 1
+	return b.Put(slices.Clone(key), v)
+}
+
 func TestVanishedAndForeignRecords(t *testing.T) {
 	for what, edit := range map[string]func(b *bolt.Bucket) error{
 		"deleted": func(b *bolt.Bucket) error { k, _ := b.Cursor().First(); return b.Delete(k) },
 		"added": func(b *bolt.Bucket) error {
 			return b.Put([]byte("x"), encode(bucketTokenNames, []byte("x"), []byte("y")))
+		},
+		"deleted beside a bad one": func(b *bolt.Bucket) error {
+			first, _ := b.Cursor().First()
+			last, _ := b.Cursor().Last()
+			return errors.Join(spoil(b, last, 7), b.Delete(first))
 		},
 		"replaced by an older one": func(b *bolt.Bucket) error {
 			k, _ := b.Cursor().First()
@@ -457,16 +315,12 @@ func TestBadRecordDisablesOnlyItself(t *testing.T) {
 	check(t, err)
 	check(t, db.Close())
 	token := testToken("token-01")
-	spoil := func(b *bolt.Bucket, key []byte, at int) error {
-		v := slices.Clone(b.Get(key))
-		v[at] ^= 1
-		return b.Put(key, v)
-	}
 	change(t, o, func(tx *bolt.Tx) error {
 		return errors.Join(
 			spoil(tx.Bucket([]byte(bucketTokens)), token.Digest[:], 2), // its checksum
 			spoil(tx.Bucket([]byte(bucketTokenNames)), []byte("token-02"), 9),
 			spoil(tx.Bucket([]byte(bucketAnnouncements)), []byte("small"), 20),
+			spoil(tx.Bucket([]byte(bucketAuditHead)), []byte(keyHead), 6),
 		)
 	})
 	var log strings.Builder
@@ -477,12 +331,12 @@ func TestBadRecordDisablesOnlyItself(t *testing.T) {
 	if len(want)-len(got) != 2 {
 		t.Errorf("%d things are gone, 2 are damaged", len(want)-len(got))
 	}
-	if n := strings.Count(log.String(), "damaged record skipped"); n != 3 {
-		t.Errorf("%d reports for 3 bad records:\n%s", n, log.String())
+	if n := strings.Count(log.String(), "damaged record skipped"); n != 4 {
+		t.Errorf("%d reports for 4 bad records:\n%s", n, log.String())
 	}
 	bad, err := db.CheckRecords(t.Context())
 	check(t, err)
-	if len(bad) != 3 || bad[0].Bucket != bucketTokens || bad[1].Key != "token-02" || bad[2].Key != "small" {
+	if len(bad) != 4 || bad[0].Bucket != bucketTokens || bad[1].Key != "token-02" || bad[2].Key != "small" || bad[3].Key != keyHead {
 		t.Errorf("bad records: %+v", bad)
 	}
 	if _, err := db.TokenByDigest(t.Context(), token.Digest); !errors.Is(err, ErrBadRecord) {
@@ -493,13 +347,15 @@ func TestBadRecordDisablesOnlyItself(t *testing.T) {
 		check(t, db.CreateToken(t.Context(), testToken(name)))
 	}
 	check(t, db.ReplaceAnnouncements(t.Context(), []bgp.Announcement{testAnnouncement("small", 3)}, nil))
+	check(t, db.AppendAudit(t.Context(), []audit.Record{{Time: now, Command: "mend"}}))
+	verifyChain(t, db)
 	bad, err = db.CheckRecords(t.Context())
 	if err != nil || len(bad) != 0 {
 		t.Errorf("after mending: %+v, %v", bad, err)
 	}
 	got, err = dump(t, db)
 	check(t, err)
-	if len(got) != len(want) {
+	if len(got) != len(want)+1 {
 		t.Errorf("after mending %d of %d things", len(got), len(want))
 	}
 }

@@ -26,8 +26,8 @@ func newCommitHistogram() prometheus.Histogram {
 func (db *DB) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{db.commits, &collector{
 		db:      db,
-		size:    prometheus.NewDesc("ze_store_size_bytes", "Size of the database file, as far as it is in use or was.", nil, nil),
-		free:    prometheus.NewDesc("ze_store_free_bytes", "Bytes of the database file that hold nothing and will be used again.", nil, nil),
+		size:    prometheus.NewDesc("ze_store_size_bytes", "Size of the database: pages in use and free ones.", nil, nil),
+		free:    prometheus.NewDesc("ze_store_free_bytes", "Size of the free pages in the database; they will be used again.", nil, nil),
 		records: prometheus.NewDesc("ze_store_records", "Records kept.", []string{"kind"}, nil),
 	}}
 }

@@ -100,7 +100,7 @@ func hostName(host string) (string, bool) {
 // is no limit on an answer: it may be a stream. errorLog may be nil.
 func Server(h http.Handler, errorLog *log.Logger) *http.Server {
 	return &http.Server{
-		Handler:           endReadDeadline(h),
+		Handler:           h,
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second,
 		IdleTimeout:       60 * time.Second,

@@ -2,7 +2,6 @@ package access
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -248,18 +248,28 @@ func TestLimitListener(t *testing.T) {
 			accepted <- c
 		}
 	}()
-	dial := func() net.Conn {
-		c, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(context.Background(), "tcp", inner.Addr().String())
+	connect := func() (net.Conn, error) {
+		c, err := net.DialTimeout("tcp", inner.Addr().String(), 5*time.Second)
+		if err == nil {
+			t.Cleanup(func() { c.Close() })
+		}
+		return c, err
+	}
+	dial := func() {
+		if _, err := connect(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused := func() bool {
+		c, err := connect()
+		if errors.Is(err, syscall.ECONNRESET) {
+			return true
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { c.Close() })
-		return c
-	}
-	refused := func() bool {
-		c := dial()
 		c.SetReadDeadline(time.Now().Add(5 * time.Second))
-		_, err := c.Read(make([]byte, 1))
+		_, err = c.Read(make([]byte, 1))
 		var timeout net.Error
 		return err != nil && !(errors.As(err, &timeout) && timeout.Timeout())
 	}

@@ -184,7 +184,7 @@ func (s *Service) selection(r *WithdrawRequest) (map[string][]netip.Prefix, erro
 			if !owned {
 				return nil, &FieldError{
 					Field: fmt.Sprintf("prefixes[%d]", i), Problem: fmt.Sprintf("%q is not announced; nothing was withdrawn", p),
-					Allowed: "prefixes that show announcements lists", Err: ErrNotFound,
+					Allowed: "prefixes that show bgp announcement lists", Err: ErrNotFound,
 				}
 			}
 			lost[id] = append(lost[id], p)

@@ -166,6 +166,17 @@ ze_bgp_speaker_up 1
 		if n := asked.Load(); n != 1 {
 			t.Errorf("two scrapes asked the speaker %d times", n)
 		}
+		fewer := testConfig()
+		fewer.Peers = fewer.Peers[:1]
+		if err := r.Configure(t.Context(), fewer); err != nil {
+			t.Fatal(err)
+		}
+		if n := testutil.CollectAndCount(r.metrics, "ze_bgp_peer_up"); n != 1 {
+			t.Errorf("%d peers right after two were removed", n)
+		}
+		if err := r.Configure(t.Context(), testConfig()); err != nil {
+			t.Fatal(err)
+		}
 		time.Sleep(scrapeCache)
 		r.engine.peers = func(ctx context.Context) ([]PeerStatus, error) { <-ctx.Done(); return nil, ctx.Err() }
 		began := time.Now()

@@ -231,7 +231,7 @@ func (s *Service) apply(ctx context.Context, cfg *Config) error {
 	err := s.o.Speaker.Apply(ctx, *cfg.clone())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.unapplied = available(err) != nil
+	s.unapplied = missed(err)
 	return err
 }
 
@@ -275,6 +275,13 @@ func available(err error) error {
 		return nil
 	}
 	return err
+}
+
+// missed reports whether err leaves open what the speaker has. A speaker that
+// does not run starts from Desired; one that was too long in starting may have
+// asked for that before the change.
+func missed(err error) bool {
+	return available(err) != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
 // Desired returns what a speaker that has just started is to run: the

@@ -3,6 +3,7 @@ package bgp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -253,17 +254,45 @@ func TestUnsettledIsRepeated(t *testing.T) {
 	})
 }
 
+// A speaker that takes longer to start than a change may wait can have asked
+// for the routes before the change: accepted, and sent when it is there.
+func TestSpeakerStartsSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRoom(t)
+		slow := fmt.Errorf("%w: it is still starting: %w", ErrUnavailable, context.DeadlineExceeded)
+		r.engine.refuse(slow, slow)
+		if res := r.announce(t, AnnounceRequest{Prefixes: []string{"10.1.0.0/16"}}); !res.Pending {
+			t.Errorf("%+v", res)
+		}
+		c := testConfig()
+		c.Peers = c.Peers[:2]
+		if err := r.Configure(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.engine.prefixes(); len(got) != 0 {
+			t.Fatalf("the double has %v already", got)
+		}
+		time.Sleep(retryInterval)
+		synctest.Wait()
+		r.expect(t, "10.1.0.0/16")
+		if cfg := r.engine.running(); len(cfg.Peers) != 2 {
+			t.Errorf("speaker runs %d peers", len(cfg.Peers))
+		}
+	})
+}
+
 func TestLifetime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRoom(t)
+		synctest.Wait() // the loop sleeps already
 		started := time.Now()
-		a := r.announce(t, AnnounceRequest{Prefixes: []string{"10.1.0.0/16", "10.2.0.0/16"}, For: "90"})
-		if !a.Expires.Equal(started.Add(90 * time.Second)) {
+		a := r.announce(t, AnnounceRequest{Prefixes: []string{"10.1.0.0/16", "10.2.0.0/16"}, For: "30"})
+		if !a.Expires.Equal(started.Add(30 * time.Second)) {
 			t.Errorf("expires %s", a.Expires)
 		}
 		r.announce(t, AnnounceRequest{Prefixes: []string{"10.2.0.0/16"}, For: "3h"})
 		r.announce(t, AnnounceRequest{Prefixes: []string{"10.3.0.0/16"}})
-		time.Sleep(90*time.Second - 1)
+		time.Sleep(30*time.Second - 1)
 		synctest.Wait()
 		r.expect(t, "10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16")
 		time.Sleep(1)
@@ -335,6 +364,25 @@ func (l *leavingCaller) Announce(ctx context.Context, paths []Path) error {
 		return err
 	}
 	return l.engine.Announce(ctx, paths)
+}
+
+// A store may order prefixes by its own rule.
+func TestStoreOrder(t *testing.T) {
+	r := newRoom(t)
+	r.Stop()
+	if err := r.store.ReplaceAnnouncements(t.Context(), []Announcement{{
+		ID: "aold", Prefixes: prefixes("2001:db8::/32", "10.2.0.0/16", "10.1.0.0/16"),
+		Attributes: Attributes{Origin: "igp", NextHopSelf: true}, Peers: []string{"west", "south"},
+	}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	res, err := r.Withdraw(t.Context(), WithdrawRequest{Prefixes: []string{"10.1.0.0/16", "2001:db8::/32"}})
+	if err != nil || !slices.Equal(res.Announcements, []Withdrawn{{"aold", 2, 1}}) {
+		t.Errorf("%+v, %v", res, err)
+	}
 }
 
 func TestNotReady(t *testing.T) {

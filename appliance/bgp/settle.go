@@ -11,9 +11,8 @@ import (
 )
 
 // settle makes the speaker have for each of prefixes what the store says: the
-// path of its announcement, or none. Where that fails the prefixes stay marked
-// and the loop tries again; a speaker that does not run needs no marks, because
-// it starts from Desired. The caller holds the change lock.
+// path of its announcement, or none. Where that is missed the prefixes stay
+// marked and the loop tries again. The caller holds the change lock.
 func (s *Service) settle(ctx context.Context, prefixes []netip.Prefix) error {
 	if len(prefixes) == 0 {
 		return nil
@@ -56,10 +55,10 @@ func (s *Service) mark(prefixes []netip.Prefix, err error) {
 	defer s.mu.Unlock()
 	before := len(s.unsettled)
 	for _, p := range prefixes {
-		if available(err) == nil {
-			delete(s.unsettled, p)
-		} else {
+		if missed(err) {
 			s.unsettled[p] = true
+		} else {
+			delete(s.unsettled, p)
 		}
 	}
 	switch after := len(s.unsettled); {
@@ -147,7 +146,7 @@ func (s *Service) expire(ctx context.Context) error {
 	var prefixes []netip.Prefix
 	now := s.o.Clock()
 	for id, a := range s.held {
-		if now.Year() == 0 {
+		if a.expired(now) {
 			e.remove = append(e.remove, id)
 			prefixes = append(prefixes, a.Prefixes...)
 		}

@@ -85,9 +85,10 @@ type Call struct {
 	Surface   string // "mcp", "cli", "rest", "web"
 	Remote    string // address of the caller, "" if none
 
-	Path []string        // words of the command's path
-	Args json.RawMessage // with Path: an object of arguments; nil counts as {}
-	Line string          // a whole command line, as typed
+	Path   []string        // words of the command's path
+	Args   json.RawMessage // with Path: an object of arguments; nil counts as {}
+	Values map[string]any  // with Path, instead of Args: the same, strictly decoded; the call takes it over
+	Line   string          // a whole command line, as typed
 }
 
 // Result is a command's answer.

@@ -60,13 +60,7 @@ func (d *Dispatcher) Do(ctx context.Context, call Call) (*Result, error) {
 	if err == nil {
 		raw, err = checkArgs(c, args)
 	}
-	rec := audit.Record{
-		Time:      start,
-		Principal: call.Principal.Name,
-		Accessor:  call.Principal.Accessor,
-		Surface:   call.Surface,
-		Remote:    call.Remote,
-	}
+	rec := record(call, start)
 	if c != nil {
 		rec.Command = c.path
 	}
@@ -96,6 +90,25 @@ func (d *Dispatcher) Do(ctx context.Context, call Call) (*Result, error) {
 	return nil, d.finish(ctx, c, call, rec, start, begin, AsError(err))
 }
 
+// Record leaves the traces of a call that a surface answered without a command:
+// one it refused, with e, or one that name, a fixed word of the surface, stands
+// for. It returns what the caller is told: e, or why no record could be kept.
+func (d *Dispatcher) Record(ctx context.Context, call Call, name string, start time.Time, e *Error) error {
+	rec := record(call, start)
+	rec.Command = name
+	return d.finish(ctx, nil, call, rec, start, 0, e)
+}
+
+func record(call Call, start time.Time) audit.Record {
+	return audit.Record{
+		Time:      start,
+		Principal: call.Principal.Name,
+		Accessor:  call.Principal.Accessor,
+		Surface:   call.Surface,
+		Remote:    call.Remote,
+	}
+}
+
 // resolve finds the command and its arguments, not yet checked.
 func (d *Dispatcher) resolve(call Call) (*Command, map[string]any, error) {
 	s := d.Options.Registry.state.Load()
@@ -106,18 +119,11 @@ func (d *Dispatcher) resolve(call Call) (*Command, map[string]any, error) {
 	if n == nil || n.command == nil || !n.command.permitted(call.Principal) {
 		return nil, nil, s.unknownPath(call.Principal, call.Path)
 	}
-	if len(call.Args) == 0 {
-		return n.command, map[string]any{}, nil
+	if call.Values != nil {
+		return n.command, call.Values, nil
 	}
-	v, err := decodeJSON(call.Args)
-	if err != nil {
-		return n.command, nil, &Error{Code: Invalid, Message: "arguments: " + err.Error(), Err: err}
-	}
-	args, ok := v.(map[string]any)
-	if !ok {
-		return n.command, nil, &Error{Code: Invalid, Message: "arguments must be an object"}
-	}
-	return n.command, args, nil
+	args, err := decodeArgs(call.Args)
+	return n.command, args, err
 }
 
 var emptyObject = json.RawMessage("{}")
@@ -187,7 +193,7 @@ func (d *Dispatcher) finish(ctx context.Context, c *Command, call Call, rec audi
 			e = auditFailed(err)
 		}
 	}
-	d.metrics.observe(c, call.Surface, rec.Outcome, rec.Duration)
+	d.metrics.observe(rec.Command, call.Surface, rec.Outcome, rec.Duration)
 	level := zerolog.DebugLevel
 	if c != nil && c.Effect != EffectRead {
 		level = zerolog.InfoLevel

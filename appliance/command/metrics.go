@@ -40,16 +40,13 @@ func (m *metrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.calls, m.duration}
 }
 
-func (m *metrics) observe(c *Command, surface, outcome string, d time.Duration) {
-	key := callKey{surface: surface, outcome: outcome}
-	if c != nil {
-		key.command = c.path
-	}
+func (m *metrics) observe(command, surface, outcome string, d time.Duration) {
+	key := callKey{command, surface, outcome}
 	got, ok := m.cache.Load(key)
 	if !ok {
 		got, _ = m.cache.LoadOrStore(key, &callMetrics{
-			calls:    m.calls.WithLabelValues(key.command, surface, outcome),
-			duration: m.duration.WithLabelValues(key.command),
+			calls:    m.calls.WithLabelValues(command, surface, outcome),
+			duration: m.duration.WithLabelValues(command),
 		})
 	}
 	cm := got.(*callMetrics)

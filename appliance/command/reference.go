@@ -54,7 +54,15 @@ type ToolReference struct {
 // Describe returns the reference as p may see it.
 func (r *Registry) Describe(p *access.Principal) Reference {
 	s := r.state.Load()
-	v := s.view(p)
+	return s.describe(s.view(p))
+}
+
+// Reference returns Describe as JSON, which must not be modified.
+func (r *Registry) Reference(p *access.Principal) json.RawMessage {
+	return r.state.Load().view(p).reference()
+}
+
+func (s *snapshot) describe(v *view) Reference {
 	ref := Reference{DispatchKeys: make(map[string]string, len(v.commands))}
 	for _, c := range v.commands {
 		ref.Commands = append(ref.Commands, describeCommand(s, c))
@@ -66,9 +74,8 @@ func (r *Registry) Describe(p *access.Principal) Reference {
 	return ref
 }
 
-// Reference returns Describe as JSON.
-func (r *Registry) Reference(p *access.Principal) json.RawMessage {
-	b, err := jsonv2.Marshal(r.Describe(p), jsonv2.Deterministic(true))
+func encodeReference(ref Reference) json.RawMessage {
+	b, err := jsonv2.Marshal(ref, jsonv2.Deterministic(true))
 	if err != nil {
 		panic("command: encode the reference: " + err.Error()) // plain strings and booleans
 	}

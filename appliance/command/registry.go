@@ -1,6 +1,7 @@
 package command
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -50,6 +51,8 @@ type view struct {
 	commands []*Command // sorted by name, without hidden ones
 	tools    []*Tool
 	byName   map[string]*Tool
+
+	reference func() json.RawMessage // built when first asked for
 }
 
 // NewRegistry returns an empty registry.
@@ -179,6 +182,7 @@ func (s *snapshot) view(p *access.Principal) *view {
 			v.byName[t.Name] = t
 		}
 	}
+	v.reference = sync.OnceValue(func() json.RawMessage { return encodeReference(s.describe(v)) })
 	got, _ := s.views.LoadOrStore(key, v)
 	return got.(*view)
 }

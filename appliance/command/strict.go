@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -20,11 +21,11 @@ func CheckJSON(data []byte) error {
 	if off := tooDeep(data); off >= 0 {
 		return fmt.Errorf("JSON nests deeper than %d levels at byte %d", maxDepth, off)
 	}
-	dec := jsontext.NewDecoder(bytes.NewBuffer(data))
-	if err := dec.SkipValue(); err != nil {
-		return jsonError(err)
+	if jsontext.Value(data).IsValid() {
+		return nil
 	}
-	return endOfJSON(dec)
+	_, err := decodeStrict(data) // says why
+	return err
 }
 
 // decodeJSON reads one strict value; numbers become json.Number so that large
@@ -33,7 +34,16 @@ func decodeJSON(data []byte) (any, error) {
 	if off := tooDeep(data); off >= 0 {
 		return nil, fmt.Errorf("JSON nests deeper than %d levels at byte %d", maxDepth, off)
 	}
-	dec := jsontext.NewDecoder(bytes.NewBuffer(data))
+	return decodeStrict(data)
+}
+
+// decoders are kept because a new one costs more than a small value takes to read.
+var decoders = sync.Pool{New: func() any { return jsontext.NewDecoder(bytes.NewReader(nil)) }}
+
+func decodeStrict(data []byte) (any, error) {
+	dec := decoders.Get().(*jsontext.Decoder)
+	defer decoders.Put(dec)
+	dec.Reset(bytes.NewBuffer(data))
 	v, err := decodeValue(dec)
 	if err != nil {
 		return nil, jsonError(err)

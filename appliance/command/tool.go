@@ -318,23 +318,29 @@ func stripTexts(v any) any {
 	return v
 }
 
-// Resolve picks the command of a tool call and takes the action out of the
-// arguments. p is the caller, whose view the tool was taken from.
-func (t *Tool) Resolve(p *access.Principal, args json.RawMessage) (path []string, rest json.RawMessage, err error) {
+// Resolve picks the command of a tool call: it returns the command's path and
+// its arguments, strictly decoded, without the action. p is the caller, whose
+// view the tool was taken from. The error is an *Error.
+func (t *Tool) Resolve(p *access.Principal, raw json.RawMessage) (path []string, args map[string]any, err error) {
+	if args, err = decodeArgs(raw); err != nil {
+		return nil, nil, err
+	}
 	if len(t.names) == 0 {
 		return t.bare.Path, args, nil
 	}
-	action, rest, err := takeAction(args)
-	if err != nil {
-		return nil, nil, err
+	value, given := args[actionParam]
+	action, isString := value.(string)
+	if given && !isString {
+		return nil, nil, &Error{Code: Invalid, Field: actionParam, Message: "must be a string", Allowed: strings.Join(t.names, ", ")}
 	}
-	c := t.actions[action]
-	if action == "" {
-		c = t.bare
+	delete(args, actionParam)
+	c := t.bare
+	if given {
+		c = t.actions[action]
 	}
 	if c == nil || !c.permitted(p) {
 		e := &Error{Code: Invalid, Field: actionParam, Allowed: strings.Join(t.names, ", ")}
-		if e.Message = fmt.Sprintf("unknown action %q", action); action == "" {
+		if e.Message = fmt.Sprintf("unknown action %q", action); !given {
 			e.Message = "missing: " + t.Name + " needs an action"
 		}
 		if near := schema.Nearest(action, t.names); near != "" {
@@ -342,28 +348,21 @@ func (t *Tool) Resolve(p *access.Principal, args json.RawMessage) (path []string
 		}
 		return nil, nil, e
 	}
-	return c.Path, rest, nil
+	return c.Path, args, nil
 }
 
-// takeAction returns the action member of an argument object, and the object
-// without it.
-func takeAction(args json.RawMessage) (string, json.RawMessage, error) {
-	if len(args) == 0 {
-		return "", nil, nil
+// decodeArgs reads an argument object; nothing counts as an empty one.
+func decodeArgs(raw json.RawMessage) (map[string]any, error) {
+	if len(raw) == 0 {
+		return map[string]any{}, nil
 	}
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(args, &members); err != nil {
-		return "", nil, &Error{Code: Invalid, Message: "arguments must be an object", Err: err}
+	v, err := decodeJSON(raw)
+	if err != nil {
+		return nil, &Error{Code: Invalid, Message: "arguments: " + err.Error(), Err: err}
 	}
-	raw, ok := members[actionParam]
+	args, ok := v.(map[string]any)
 	if !ok {
-		return "", args, nil
+		return nil, &Error{Code: Invalid, Message: "arguments must be an object"}
 	}
-	var action string
-	if err := json.Unmarshal(raw, &action); err != nil {
-		return "", nil, &Error{Code: Invalid, Field: actionParam, Message: "must be a string", Err: err}
-	}
-	delete(members, actionParam)
-	rest, err := json.Marshal(members)
-	return action, rest, err
+	return args, nil
 }

@@ -225,7 +225,7 @@ container c {
   leaf limit { type union { type uint32; type enumeration { enum none; } } }
   leaf-list words { type string; min-elements 1; max-elements 3; }
   leaf-list none { type string; }
-  list item { key id; max-elements 2; leaf id { type uint8; } leaf text { type string; } }
+  list item { key id; max-elements 2; leaf id { type uint8; mandatory true; } leaf text { type string; } }
 } }`)}})
 	if err != nil {
 		t.Fatal(err)

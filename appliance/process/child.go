@@ -17,7 +17,7 @@ import (
 // Conn is the daemon's end of one child. Its pipes close when the child ends.
 type Conn struct {
 	Stdin  io.Writer
-	Stdout io.Reader // must be read, to its end, or the child blocks
+	Stdout io.Reader // must be read to its end, or the child blocks
 	PID    int
 
 	kill func(error)
@@ -53,12 +53,18 @@ func (s *Supervisor) child(ctx, hurry context.Context) error {
 	conn := &Conn{Stdin: p.stdin, Stdout: stdout, PID: cmd.Process.Pid, kill: func(err error) {
 		end(fmt.Errorf("%s was killed: %w", s.o.Name, err))
 	}}
+	onStart := s.o.OnStart
+	if onStart == nil {
+		onStart = func(context.Context, *Conn) error {
+			readers.Go(func() { _, _ = io.Copy(io.Discard, stdout) })
+			return nil
+		}
+	}
 	started.Go(func() {
-		if s.o.OnStart != nil {
-			if err := s.o.OnStart(lifetime, conn); err != nil {
-				end(fmt.Errorf("make %s ready: %w", s.o.Name, err))
-				return
-			}
+		if err := onStart(lifetime, conn); err != nil {
+			end(fmt.Errorf("make %s ready: %w", s.o.Name, err))
+			stdout.finish() // nobody will read on
+			return
 		}
 		if lifetime.Err() == nil {
 			s.enter(Running, conn.PID, nil)
@@ -144,10 +150,12 @@ type drained struct {
 func (d *drained) Read(b []byte) (int, error) {
 	n, err := d.r.Read(b)
 	if err != nil {
-		d.once.Do(func() { close(d.end) })
+		d.finish()
 	}
 	return n, err
 }
+
+func (d *drained) finish() { d.once.Do(func() { close(d.end) }) }
 
 func (d *drained) wait(deadline time.Time) {
 	t := time.NewTimer(time.Until(deadline))

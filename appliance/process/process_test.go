@@ -134,8 +134,10 @@ func TestConversation(t *testing.T) {
 		if _, err := io.WriteString(c.Stdin, "hello\n"); err != nil {
 			return err
 		}
-		s, err := bufio.NewReader(c.Stdout).ReadString('\n')
+		r := bufio.NewReader(c.Stdout)
+		s, err := r.ReadString('\n')
 		line <- s
+		go io.Copy(io.Discard, r)
 		return err
 	}
 	s := run(t, o)

@@ -41,14 +41,14 @@ func (c *cli) formatFlag(cmd *cobra.Command) {
 // command runs a command line on the daemon, or, if none runs and the command
 // only needs the database, on that. It prints the answer.
 func (c *cli) command(ctx context.Context, line string) error {
-	return c.answer(ctx, command.Call{Line: line}, func(d *client) (json.RawMessage, error) { return d.execute(ctx, line) })
+	return c.answer(ctx, command.Call{Line: line}, func(d *controlClient) (json.RawMessage, error) { return d.execute(ctx, line) })
 }
 
-func (c *cli) answer(ctx context.Context, call command.Call, ask func(*client) (json.RawMessage, error)) error {
+func (c *cli) answer(ctx context.Context, call command.Call, ask func(*controlClient) (json.RawMessage, error)) error {
 	if !slices.Contains(formats, c.format) {
 		return usagef("--format %s: allowed are %s", c.format, strings.Join(formats, ", "))
 	}
-	answer, err := ask(newClient(c.controlSocket()))
+	answer, err := ask(newControlClient(c.controlSocket()))
 	if errors.Is(err, errNoDaemon) {
 		answer, err = c.offline(ctx, call, err)
 	}
@@ -125,7 +125,7 @@ func (c *cli) configCommands(root *cobra.Command) []*cobra.Command {
 				return fmt.Errorf("encode the configuration: %w", err)
 			}
 			path := []string{"config", "import"}
-			return c.answer(cmd.Context(), command.Call{Path: path, Args: arguments}, func(d *client) (json.RawMessage, error) {
+			return c.answer(cmd.Context(), command.Call{Path: path, Args: arguments}, func(d *controlClient) (json.RawMessage, error) {
 				return d.post(cmd.Context(), "/api/v1/commands/"+strings.Join(path, "/"), arguments)
 			})
 		},

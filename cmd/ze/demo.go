@@ -18,6 +18,7 @@ import (
 	"ze.internal/ze/appliance"
 	"ze.internal/ze/appliance/bgp"
 	"ze.internal/ze/appliance/bgp/speaker"
+	"ze.internal/ze/mcp/client"
 )
 
 // demoTime is how long the steps of the demonstration may take.
@@ -108,7 +109,9 @@ func (c *cli) demo(ctx context.Context, once bool) (err error) {
 		address[l.Name] = l.Address
 	}
 	url := "http://" + address["mcp"] + "/mcp"
-	flow := &demoFlow{cli: c, mcp: newMCPClient(url, made.token), neighbour: neighbour}
+	mcpClient := client.New(url, made.token, "ze demo")
+	defer mcpClient.Close()
+	flow := &demoFlow{cli: c, mcp: mcpClient, neighbour: neighbour}
 	steps, cancel := context.WithTimeout(ctx, demoTime)
 	defer cancel()
 	if err := flow.run(steps); err != nil {
@@ -171,7 +174,7 @@ func startNeighbour(ctx context.Context, ourPort, theirPort uint16, log zerolog.
 // demoFlow is the flow of the demonstration: five calls, each verified.
 type demoFlow struct {
 	*cli
-	mcp       *mcpClient
+	mcp       *client.Client
 	neighbour *speaker.Client
 }
 
@@ -184,7 +187,7 @@ func (f *demoFlow) run(ctx context.Context) error {
 	}
 	for _, step := range []struct {
 		title, tool string
-		args        map[string]any
+		args        any
 		verify      func(ctx context.Context, answer json.RawMessage) error
 	}{
 		{"1. What can this daemon do?", "ze_reference", nil, f.verifyReference},
@@ -200,7 +203,7 @@ func (f *demoFlow) run(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", step.tool, err)
 		}
 		f.printf("\n%s\n> tools/call %s %s\n", step.title, step.tool, orEmpty(args))
-		answer, err := f.mcp.call(ctx, step.tool, step.args)
+		answer, err := f.mcp.Call(ctx, step.tool, step.args)
 		if err != nil {
 			return fmt.Errorf("%s: %w", step.tool, err)
 		}
@@ -222,7 +225,7 @@ func orEmpty(args []byte) string {
 // established waits until the session with the neighbour carries routes.
 func (f *demoFlow) established(ctx context.Context) error {
 	for {
-		answer, err := f.mcp.call(ctx, "ze_show_bgp", nil)
+		answer, err := f.mcp.Call(ctx, "ze_show_bgp", nil)
 		if err != nil {
 			return fmt.Errorf("wait for the session: %w", err)
 		}

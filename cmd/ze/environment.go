@@ -37,8 +37,10 @@ func settings() []setting {
 	}
 }
 
-// readEnvironment reads the registered settings; what it cannot use it warns of.
-func readEnvironment(variables []string) (environment, []string) {
+// readEnvironment reads the registered settings. It warns of names that nothing
+// reads; a value that cannot be read is an error, since going on without it
+// could open another door than was asked for.
+func readEnvironment(variables []string) (environment, []string, error) {
 	var e environment
 	var warnings []string
 	known := settings()
@@ -62,10 +64,10 @@ func readEnvironment(variables []string) (environment, []string) {
 			continue
 		}
 		if err := known[i].set(&e, value); err != nil {
-			warnings = append(warnings, fmt.Sprintf("environment variable %s ignored: %v", variable, err))
+			return e, warnings, usagef("environment variable %s: %w", variable, err)
 		}
 	}
-	return e, warnings
+	return e, warnings, nil
 }
 
 // addresses reads ADDRESS:PORT[,ADDRESS:PORT…].

@@ -32,7 +32,10 @@ type cli struct {
 }
 
 func execute(ctx context.Context, io stdio, args []string) error {
-	env, warnings := readEnvironment(os.Environ())
+	env, warnings, err := readEnvironment(os.Environ())
+	if err != nil {
+		return err
+	}
 	c := &cli{stdio: io, env: env}
 	for _, w := range warnings {
 		fmt.Fprintln(io.err, "ze: warning: "+w)

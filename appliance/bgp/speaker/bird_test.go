@@ -164,3 +164,27 @@ func TestBird(t *testing.T) {
 		})
 	}
 }
+
+// Limits too high for the library are held by ze itself.
+func TestHighPrefixLimit(t *testing.T) {
+	a := newRouter(t, "a", "127.0.0.1", 65001)
+	b := startBird(t, a, hosts("10.20.0.0", 12_000), "")
+	cfg := a.config(b.router)
+	cfg.Peers[0].Families = []bgp.FamilyConfig{{Name: bgp.IPv4Unicast, PrefixLimit: 11_000}}
+	a.run(cfg)
+	eventually(t, func() error {
+		s := a.peer("bird")
+		if s.Admin != "prefix-limit" || s.State == established || !strings.Contains(s.LastDown, "limit 11000") {
+			return fmt.Errorf("status = %+v, want prefix-limit", s)
+		}
+		return nil
+	})
+	cfg.Peers[0].Families[0].PrefixLimit = 20_000
+	a.do(methodApply, cfg, nil)
+	eventually(t, func() error {
+		if s := a.peer("bird"); s.Admin != "enabled" || s.Families[0].Received != 12_000 {
+			return fmt.Errorf("status = %+v, want all routes", s)
+		}
+		return nil
+	})
+}

@@ -22,7 +22,8 @@ type Options struct {
 	// Desired returns everything the engine must run and announce. It is asked at
 	// each start of the child, when calls no longer fail but wait for the start to
 	// end. So a caller that changes its state first and calls then loses nothing:
-	// Desired returned the change, or the call comes after the start.
+	// Desired returned the change, or the call comes after the start. It must
+	// return when ctx ends.
 	Desired func(ctx context.Context) (bgp.Config, []bgp.Path, error)
 	Logger  zerolog.Logger
 	Backoff process.Backoff

@@ -129,18 +129,27 @@ func (e *engine) setPeers(ctx context.Context, peers []bgp.PeerConfig) error {
 			return reflect.DeepEqual(a, b)
 		}
 	}
-	var kept []bgp.PeerConfig
+	running := slices.Clone(e.cfg.Peers)
+	defer func() { // after a failure as well: the next attempt starts from the truth
+		e.mu.Lock()
+		e.cfg.Peers = running
+		e.mu.Unlock()
+		e.forgetPeers()
+	}()
 	for _, old := range e.cfg.Peers {
 		if slices.ContainsFunc(peers, same(old)) {
-			kept = append(kept, old)
-		} else if err := e.server.DeletePeer(ctx, &api.DeletePeerRequest{Address: old.Remote.IP.String()}); err != nil {
+			continue
+		}
+		if err := e.server.DeletePeer(ctx, &api.DeletePeerRequest{Address: old.Remote.IP.String()}); err != nil {
 			return fmt.Errorf("remove peer %s: %w", old.Name, err)
 		}
+		running = slices.DeleteFunc(running, same(old))
 	}
+	kept := slices.Clone(running)
+	e.sessions.keep(kept)
 	if err := e.server.SetPolicies(ctx, exportPolicies(peers, e.routes)); err != nil {
 		return fmt.Errorf("set the export policy: %w", err)
 	}
-	e.sessions.keep(kept)
 	for _, p := range peers {
 		if slices.ContainsFunc(kept, same(p)) {
 			continue
@@ -149,11 +158,9 @@ func (e *engine) setPeers(ctx context.Context, peers []bgp.PeerConfig) error {
 		if err := e.server.AddPeer(ctx, &api.AddPeerRequest{Peer: peer(&e.cfg, &p)}); err != nil {
 			return fmt.Errorf("add peer %s: %w", p.Name, err)
 		}
+		running = append(running, p)
 	}
-	e.mu.Lock()
-	e.cfg.Peers = slices.Clone(peers)
-	e.mu.Unlock()
-	e.forgetPeers()
+	running = slices.Clone(peers)
 	return nil
 }
 

@@ -1,12 +1,14 @@
 package speaker
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"testing"
 	"time"
 
@@ -32,7 +34,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// router is a speaker in this process: Serve, and the exchange that talks to it.
+// router is a speaker in a process of its own, as in ze: the library's route
+// selection options are global to a process, so that two servers in one are a
+// data race.
 type router struct {
 	*exchange
 	t    *testing.T
@@ -41,29 +45,36 @@ type router struct {
 	as   uint32
 }
 
-// newRouter serves a speaker on a free port of ip. It is started by run.
+// newRouter serves a speaker that will use a free port of ip. run starts it.
 func newRouter(t *testing.T, name, ip string, as uint32) *router {
 	t.Helper()
-	requests, in := io.Pipe()
-	out, answers := io.Pipe()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Env = []string{childMark + "=1"}
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	in, inErr := cmd.StdinPipe()
+	out, outErr := cmd.StdoutPipe()
+	if err := errors.Join(inErr, outErr, cmd.Start()); err != nil {
+		t.Fatal(err)
+	}
 	r := &router{exchange: newExchange(in), t: t, name: name, addr: freePort(t, ip), as: as}
-	served := make(chan error, 1)
-	log := zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel)
-	go func() {
-		err := Serve(t.Context(), requests, answers, log)
-		answers.Close()
-		served <- err
-	}()
 	read := make(chan error, 1)
 	go r.write(t.Context())
 	go func() { read <- r.read(out) }()
 	t.Cleanup(func() {
-		in.Close()
-		if err := <-served; err != nil {
-			t.Errorf("Serve of %s: %v", name, err)
-		}
+		in.Close() // which ends it
 		if err := <-read; err != nil {
 			t.Errorf("answers of %s: %v", name, err)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%s ended: %v", name, err)
+		}
+		if t.Failed() {
+			t.Logf("log of %s:\n%s", name, &log)
 		}
 	})
 	return r

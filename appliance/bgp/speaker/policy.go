@@ -33,19 +33,17 @@ func membership(a *announcement, f bgp.Family, peers []bgp.PeerConfig) []string 
 	if a == nil || len(a.peers) == 0 && !a.attributes.NextHopSelf {
 		return nil
 	}
-	var sets []string
-	restricted := len(a.peers) > 0 // also against peers configured later
+	forbids := func(p bgp.PeerConfig) bool { return !permits(a, f, &p) }
+	if len(a.peers) == 0 && !slices.ContainsFunc(peers, forbids) { // names hold against later peers too
+		return nil
+	}
+	sets := []string{restrictedSet(f)}
 	for i := range peers {
 		if permits(a, f, &peers[i]) {
 			sets = append(sets, allowSet(f, &peers[i]))
-		} else {
-			restricted = true
 		}
 	}
-	if !restricted {
-		return nil
-	}
-	return append(sets, restrictedSet(f))
+	return sets
 }
 
 // exportPolicies compiles the whole policy for a configuration and the routes.

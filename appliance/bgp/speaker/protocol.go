@@ -23,6 +23,8 @@
 // The sets change before the routes do, so a new route meets its final policy.
 // The library judges the route it replaces by the new policy too, and so does
 // not withdraw it from a peer that lost it; such peers get a soft reset out.
+// Withdrawals pass every policy: when a prefix goes, all peers hear so, also
+// those that never had it, and ignore it.
 package speaker
 
 import (

@@ -106,52 +106,64 @@ func (e *engine) sent(s *gobgp.BgpServer, q bgp.RIBQuery, peer *bgp.PeerConfig) 
 	if session.state != established {
 		return nil, false, nil
 	}
-	e.mu.Lock() // inOrder may have to sort
-	localAS := e.cfg.Local.AS
-	var prefixes []netip.Prefix
-	var owners []*announcement
-	for _, p := range e.candidates(&q) {
-		if a := e.routes.byPrefix[p]; a != nil && selects(&q, p) && delivers(a, q.Family, peer) {
-			prefixes, owners = append(prefixes, p), append(owners, a)
-			if len(prefixes) > q.Limit {
-				break
+	e.mu.RLock()
+	localAS := orDefault(peer.Local.AS, e.cfg.Local.AS)
+	e.mu.RUnlock()
+	now := time.Now()
+	var routes []bgp.Route
+	for after := q; len(routes) <= q.Limit; {
+		want := q.Limit + 1 - len(routes)
+		prefixes, owners := e.deliveries(&after, peer, want)
+		best, err := bestPaths(s, q.Family, prefixes)
+		if err != nil {
+			return nil, false, err
+		}
+		for i, p := range prefixes {
+			// A learned path that is preferred to ours hides it from every peer.
+			path := best[p]
+			if path == nil || path.PeerAddress.IsValid() {
+				continue
 			}
-		} else if q.Longer && p.Addr().Compare(q.Prefix.Addr()) > 0 && !q.Prefix.Contains(p.Addr()) {
+			routes = append(routes, bgp.Route{
+				Prefix: p, Best: true, Age: age(now, path),
+				Attributes: exported(owners[i].attributes, localAS, peer, session.local),
+			})
+		}
+		if len(prefixes) < want {
+			return routes, false, nil
+		}
+		after.After = prefixes[len(prefixes)-1]
+	}
+	return routes[:q.Limit], true, nil
+}
+
+// deliveries returns the first prefixes a query selects of those a peer should
+// have, at most limit, and their announcements.
+func (e *engine) deliveries(q *bgp.RIBQuery, peer *bgp.PeerConfig, limit int) (prefixes []netip.Prefix, owners []*announcement) {
+	e.mu.Lock() // not for reading: the order may have to be made
+	defer e.mu.Unlock()
+	for _, p := range e.routes.candidates(q) {
+		if q.Longer && !q.Prefix.Contains(p.Addr()) {
+			break // they are in order
+		}
+		a := e.routes.byPrefix[p]
+		if a == nil || !selects(q, p) || !delivers(a, q.Family, peer) {
+			continue
+		}
+		if prefixes, owners = append(prefixes, p), append(owners, a); len(prefixes) == limit {
 			break
 		}
 	}
-	e.mu.Unlock()
-
-	more := len(prefixes) > q.Limit
-	if more {
-		prefixes = prefixes[:q.Limit]
-	}
-	best, err := bestPaths(s, q.Family, prefixes)
-	if err != nil {
-		return nil, false, err
-	}
-	now := time.Now()
-	routes := make([]bgp.Route, 0, len(prefixes))
-	for i, p := range prefixes {
-		// A learned path that is preferred to ours hides it from every peer.
-		path := best[p]
-		if path == nil || path.PeerAddress.IsValid() {
-			continue
-		}
-		routes = append(routes, bgp.Route{
-			Prefix: p, Best: true, Age: age(now, path),
-			Attributes: exported(owners[i].attributes, orDefault(peer.Local.AS, localAS), peer, session.local),
-		})
-	}
-	return routes, more, nil
+	return prefixes, owners
 }
 
-// candidates are the announced prefixes a query of the sent table starts from.
-func (e *engine) candidates(q *bgp.RIBQuery) []netip.Prefix {
+// candidates are the announced prefixes a query may select, in order, and what
+// follows them.
+func (r *routes) candidates(q *bgp.RIBQuery) []netip.Prefix {
 	if q.Prefix.IsValid() && !q.Longer {
 		return []netip.Prefix{q.Prefix}
 	}
-	all := e.routes.inOrder(q.Family)
+	all := r.inOrder(q.Family)
 	from := q.After
 	if q.Longer && (!from.IsValid() || comparePrefixes(from, q.Prefix) < 0) {
 		from = q.Prefix

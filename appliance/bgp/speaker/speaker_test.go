@@ -16,9 +16,6 @@ import (
 	"ze.internal/ze/appliance/bgp"
 )
 
-// No test of this package runs in parallel: the library's route selection
-// options are global to the process.
-
 // pair starts two routers that peer with each other.
 func pair(t *testing.T) (a, b *router) {
 	t.Helper()
@@ -78,6 +75,21 @@ func TestAttributesReachThePeer(t *testing.T) {
 		}
 		if diff := cmp.Diff(got, sent, compareAttributes); diff != "" {
 			t.Errorf("sent differs from what the peer received (-received +sent):\n%s", diff)
+		}
+	}
+	inside := func(table bgp.RIBTable, prefix string, longer bool) []string {
+		routes, _ := a.table(bgp.RIBQuery{Table: table, Peer: "b", Family: bgp.IPv4Unicast, Prefix: netip.MustParsePrefix(prefix), Longer: longer})
+		return texts(routes)
+	}
+	for _, table := range []bgp.RIBTable{bgp.TableSent, bgp.TableBest} {
+		if got := inside(table, "198.51.0.0/16", true); !slices.Equal(got, []string{"198.51.100.0/24"}) {
+			t.Errorf("%s inside 198.51.0.0/16 = %v", table, got)
+		}
+		if got := inside(table, "198.51.0.0/16", false); len(got) > 0 {
+			t.Errorf("%s exactly 198.51.0.0/16 = %v", table, got)
+		}
+		if got := inside(table, "203.0.113.1/32", false); len(got) != 1 {
+			t.Errorf("%s exactly 203.0.113.1/32 = %v", table, got)
 		}
 	}
 	best, _ := a.table(bgp.RIBQuery{Table: bgp.TableBest, Family: bgp.IPv4Unicast, Prefix: netip.MustParsePrefix("203.0.113.1/32")})

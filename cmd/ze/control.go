@@ -15,8 +15,8 @@ import (
 	"ze.internal/ze/appliance/command"
 )
 
-// client talks to a running daemon over its control socket.
-type client struct {
+// controlClient talks to a running daemon over its control socket.
+type controlClient struct {
 	http   *http.Client
 	socket string
 }
@@ -24,8 +24,8 @@ type client struct {
 // errNoDaemon says that nothing answers on the control socket.
 var errNoDaemon = errors.New("no daemon answers")
 
-func newClient(socket string) *client {
-	return &client{socket: socket, http: &http.Client{Transport: &http.Transport{
+func newControlClient(socket string) *controlClient {
+	return &controlClient{socket: socket, http: &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			var d net.Dialer
 			return d.DialContext(ctx, "unix", socket)
@@ -35,7 +35,7 @@ func newClient(socket string) *client {
 
 // execute runs a command line. The error is a *command.Error if the daemon
 // answered with one, and errNoDaemon if there is none.
-func (c *client) execute(ctx context.Context, line string) (json.RawMessage, error) {
+func (c *controlClient) execute(ctx context.Context, line string) (json.RawMessage, error) {
 	body, err := json.Marshal(map[string]string{"command": line})
 	if err != nil {
 		return nil, fmt.Errorf("encode the command: %w", err)
@@ -43,7 +43,7 @@ func (c *client) execute(ctx context.Context, line string) (json.RawMessage, err
 	return c.post(ctx, "/api/v1/execute", body)
 }
 
-func (c *client) post(ctx context.Context, path string, body []byte) (json.RawMessage, error) {
+func (c *controlClient) post(ctx context.Context, path string, body []byte) (json.RawMessage, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost"+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err

@@ -1,0 +1,140 @@
+package appliance_test
+
+import (
+	"encoding/json"
+	"go/parser"
+	"go/token"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "ze.internal/ze"
+
+// pkg is what go list says about one package.
+type pkg struct {
+	ImportPath   string
+	Dir          string
+	Name         string
+	GoFiles      []string
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+}
+
+func packages(t *testing.T) map[string]pkg {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json", "./...")
+	cmd.Dir = ".."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	all := map[string]pkg{}
+	dec := json.NewDecoder(strings.NewReader(string(out)))
+	for dec.More() {
+		var p pkg
+		if err := dec.Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		all[strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")] = p
+	}
+	if len(all) < 15 {
+		t.Fatalf("go list found only %d packages", len(all))
+	}
+	return all
+}
+
+// rooms says which rooms of this module each room may import. A room that is
+// not named here has no place in the house.
+var rooms = map[string]struct {
+	reason string
+	may    []string
+}{
+	"appliance/access":      {"identity is below everything that needs it", nil},
+	"appliance/audit":       {"the record of calls knows no call", nil},
+	"appliance/schema":      {"YANG is turned into types for everybody above", nil},
+	"appliance/process":     {"a supervisor knows nothing of what it runs", nil},
+	"appliance/command":     {"the one door knows identity, audit and schemas, and no command or surface", []string{"appliance/access", "appliance/audit", "appliance/schema"}},
+	"appliance/config":      {"the language knows its model and nothing that uses it", []string{"appliance/schema"}},
+	"appliance/bgp":         {"announcements are ours; the engine is behind an interface", []string{"appliance/schema"}},
+	"appliance/bgp/speaker": {"the engine's host knows the types of bgp and how to run a process", []string{"appliance/bgp", "appliance/process"}},
+	"appliance/builtin":     {"commands act on rooms through interfaces of their own", []string{"appliance/access", "appliance/bgp", "appliance/command", "appliance/schema"}},
+	"appliance/rest":        {"a surface knows the dispatcher and who calls", []string{"appliance/access", "appliance/command"}},
+	"mcp":                   {"a surface knows the dispatcher and who calls", []string{"appliance/access", "appliance/command", "appliance/schema"}},
+	"mcp/client":            {"a client knows the wire and nothing of the server", nil},
+	"store":                 {"the database implements what the domain rooms declare", []string{"appliance/access", "appliance/audit", "appliance/bgp"}},
+	"systemd":               {"the service manager knows nothing of us", nil},
+	"appliance": {"the wiring knows every room", []string{"appliance/access", "appliance/audit", "appliance/bgp", "appliance/bgp/speaker", "appliance/builtin",
+		"appliance/command", "appliance/config", "appliance/rest", "appliance/schema", "mcp", "store"}},
+	"cmd/ze": {"the command line hands over to the daemon or talks to it", []string{"appliance", "appliance/access", "appliance/bgp", "appliance/bgp/speaker",
+		"appliance/builtin", "appliance/command", "appliance/config", "appliance/schema", "mcp", "mcp/client", "store", "systemd"}},
+}
+
+// TestRooms holds the directions between rooms.
+func TestRooms(t *testing.T) {
+	for name, p := range packages(t) {
+		room, ok := rooms[name]
+		if !ok {
+			t.Errorf("%s is no room of the house; say in this test what it may import and why", name)
+			continue
+		}
+		for _, imp := range p.Imports {
+			other, ours := strings.CutPrefix(imp, module+"/")
+			if ours && !slices.Contains(room.may, other) {
+				t.Errorf("%s imports %s, but %s", name, other, room.reason)
+			}
+		}
+	}
+}
+
+// guarded are packages that only some rooms may import.
+var guarded = []struct {
+	prefix string
+	rooms  []string
+	reason string
+}{
+	{"go.etcd.io/bbolt", []string{"store"}, "one room owns the file and its safety"},
+	{"github.com/osrg/gobgp", []string{"appliance/bgp/speaker"}, "the BGP library can end the process that hosts it"},
+	{"github.com/openconfig/goyang", []string{"appliance/schema"}, "one room reads YANG"},
+	{"github.com/modelcontextprotocol/go-sdk", nil, "the MCP server is ours; the SDK is a client for tests"},
+	{"os/exec", []string{"appliance/process", "cmd/ze"}, "one room starts processes and ends them"},
+	{"github.com/coreos/go-systemd", []string{"systemd"}, "one room talks to the service manager"},
+	{"github.com/spf13/cobra", []string{"cmd/ze"}, "only a program reads flags"},
+	{"flag", nil, "only a program reads flags, and ours uses cobra"},
+	{"os/signal", []string{"cmd/ze"}, "only a program handles signals"},
+}
+
+// TestGuardedImports holds who may use which library.
+func TestGuardedImports(t *testing.T) {
+	for name, p := range packages(t) {
+		for _, imp := range p.Imports {
+			for _, g := range guarded {
+				if (imp == g.prefix || strings.HasPrefix(imp, g.prefix+"/")) && !slices.Contains(g.rooms, name) {
+					t.Errorf("%s imports %s, but %s", name, imp, g.reason)
+				}
+			}
+		}
+	}
+}
+
+// TestPackageComments: every package says its job, once.
+func TestPackageComments(t *testing.T) {
+	for name, p := range packages(t) {
+		var documented []string
+		for _, file := range p.GoFiles {
+			f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, file), nil, parser.PackageClauseOnly|parser.ParseComments)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if f.Doc != nil && strings.HasPrefix(f.Doc.Text(), map[bool]string{true: "Command ", false: "Package "}[p.Name == "main"]) {
+				documented = append(documented, file)
+			}
+		}
+		if len(documented) != 1 {
+			t.Errorf("%s: the package comment stands in %v, it belongs in exactly one file", name, documented)
+		}
+	}
+}
