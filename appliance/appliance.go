@@ -97,6 +97,12 @@ func New(ctx context.Context, o Options) (_ *App, err error) {
 		}
 	}()
 
+	if o.File != "" {
+		// A text that is wrong anyhow is refused before the store is touched.
+		if _, err := LoadConfiguration(o.File, o.Text, o.Overrides, -1); err != nil {
+			return nil, err
+		}
+	}
 	if a.store, err = store.Open(store.Options{Dir: o.DataDir, Clock: o.Clock, Logger: a.log}); err != nil {
 		return nil, err
 	}

@@ -279,6 +279,13 @@ func TestAuditChain(t *testing.T) {
 		t.Errorf("head %+v, record 2 %+v", head, got)
 	}
 	verifyChain(t, db)
+	// An end that is not the end: nothing is added to such a chain.
+	check(t, db.update(ctx, func(tx *bolt.Tx) error {
+		return putJSON(tx, bucketAuditHead, []byte(keyHead), audit.Head{Seq: 2, Hash: records[1].Hash})
+	}))
+	if err := db.AppendAudit(ctx, []audit.Record{{Command: "d"}}); !errors.Is(err, ErrDamaged) {
+		t.Errorf("append to a chain with another end: %v", err)
+	}
 }
 
 func TestMetrics(t *testing.T) {

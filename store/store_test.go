@@ -166,8 +166,13 @@ func TestBlobs(t *testing.T) {
 	if n := recordsIn(t, db, bucketBlobData); n != 3 {
 		t.Errorf("%d copies for three different contents", n)
 	}
-	_, err := db.PutBlob(ctx, "a", []byte("other"))
-	check(t, err)
+	for _, data := range []string{"third", "other"} {
+		_, err := db.PutBlob(ctx, "a", []byte(data))
+		check(t, err)
+	}
+	if n := recordsIn(t, db, bucketBlobData); n != 4 {
+		t.Errorf("%d copies for four different contents", n)
+	}
 	check(t, db.DeleteBlob(ctx, "big"))
 	if data, _, err := db.Blob(ctx, "b"); err != nil || string(data) != "same" {
 		t.Errorf("b after a was changed: %q, %v", data, err)

@@ -400,14 +400,22 @@ func TestVerify(t *testing.T) {
 		edit func(c []Record) []Record
 		seq  uint64
 	}{
-		"removed":           {func(c []Record) []Record { return slices.Delete(c, at, at+1) }, at + 1},
-		"first removed":     {func(c []Record) []Record { return c[1:] }, 1},
-		"all removed":       {func(c []Record) []Record { return nil }, 1},
-		"end cut off":       {func(c []Record) []Record { return c[:len(c)-1] }, 20},
-		"two swapped":       {func(c []Record) []Record { c[at], c[at+1] = c[at+1], c[at]; return c }, at + 1},
-		"doubled":           {func(c []Record) []Record { return slices.Insert(c, at, c[at]) }, at + 2},
-		"renumbered":        {func(c []Record) []Record { c = slices.Delete(c, at, at+1); renumber(c); return c }, at + 1},
-		"added at the end":  {func(c []Record) []Record { r := Record{}; Seal(c[19].Hash, 21, &r); return append(c, r) }, 21},
+		"removed":          {func(c []Record) []Record { return slices.Delete(c, at, at+1) }, at + 1},
+		"first removed":    {func(c []Record) []Record { return c[1:] }, 1},
+		"all removed":      {func(c []Record) []Record { return nil }, 1},
+		"end cut off":      {func(c []Record) []Record { return c[:len(c)-1] }, 20},
+		"two swapped":      {func(c []Record) []Record { c[at], c[at+1] = c[at+1], c[at]; return c }, at + 1},
+		"doubled":          {func(c []Record) []Record { return slices.Insert(c, at, c[at]) }, at + 2},
+		"renumbered":       {func(c []Record) []Record { c = slices.Delete(c, at, at+1); renumber(c); return c }, at + 1},
+		"added at the end": {func(c []Record) []Record { r := Record{}; Seal(c[19].Hash, 21, &r); return append(c, r) }, 21},
+		"two added at the end": {func(c []Record) []Record {
+			for range 2 {
+				r := Record{}
+				Seal(c[len(c)-1].Hash, uint64(len(c)+1), &r)
+				c = append(c, r)
+			}
+			return c
+		}, 21},
 		"changed, resealed": {func(c []Record) []Record { c[at].Command = "x"; Seal(c[at].Prev, at+1, &c[at]); return c }, at + 2},
 		"last one resealed": {func(c []Record) []Record { c[19].Command = "x"; Seal(c[19].Prev, 20, &c[19]); return c }, 20},
 		"another chain":     {func(c []Record) []Record { return reseal(c) }, 20},

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"runtime/debug"
 	"time"
@@ -215,10 +214,10 @@ func (d *Dispatcher) finish(ctx context.Context, c *Command, call Call, rec audi
 	return e
 }
 
-// logError is the cause of e, which the caller does not see.
+// logError is what the log says of e: the cause where the caller is not told it.
 func logError(e *Error) error {
-	if e.Err != nil {
-		return errors.Join(e, e.Err)
+	if e.Code == Internal && e.Err != nil {
+		return e.Err
 	}
 	return e
 }

@@ -1,6 +1,9 @@
 package command
 
-import "errors"
+import (
+	"context"
+	"errors"
+)
 
 // Code classifies an Error. Each surface maps codes in one table.
 type Code string
@@ -13,6 +16,7 @@ const (
 	Conflict    Code = "conflict"    // not possible in the present state
 	Unavailable Code = "unavailable" // a part of the daemon cannot answer now; try again
 	Limit       Code = "limit"       // a limit of the caller or the daemon is reached
+	Canceled    Code = "canceled"    // the caller went away before the answer
 	Internal    Code = "internal"    // a defect or a failure the caller cannot mend
 )
 
@@ -48,6 +52,12 @@ func AsError(err error) *Error {
 	var e *Error
 	if errors.As(err, &e) {
 		return e
+	}
+	switch {
+	case errors.Is(err, context.Canceled):
+		return &Error{Code: Canceled, Message: "the call was canceled before it was answered", Err: err}
+	case errors.Is(err, context.DeadlineExceeded):
+		return &Error{Code: Unavailable, Message: "a part of the daemon did not answer in time", Actions: []string{"try again", "show status"}, Err: err}
 	}
 	return &Error{Code: Internal, Message: "internal error; the daemon's log has the cause", Err: err}
 }

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -35,7 +36,7 @@ func (s *snapshot) parseLine(p *access.Principal, line string) (*Command, map[st
 		if _, twice := args[name]; twice {
 			return c, nil, &Error{Code: Invalid, Field: name, Message: fmt.Sprintf("given twice: %q inside the command, and again by name", w.text)}
 		}
-		v, err := parseValue(c.Input.Param(name), w)
+		v, err := parseValue(c.Input.Param(name), name, w)
 		if err != nil {
 			return c, nil, err
 		}
@@ -189,12 +190,12 @@ func (lp *lineParser) value(n *schema.Node, params []*schema.Node, args map[stri
 	_, twice := args[n.Name]
 	switch n.Kind {
 	case schema.LeafList, schema.List:
-		items, err := lp.items(n, params)
+		have, _ := args[n.Name].([]any)
+		items, err := lp.items(n, params, have)
 		if err != nil {
 			return err
 		}
-		have, _ := args[n.Name].([]any)
-		args[n.Name] = append(have, items...)
+		args[n.Name] = items
 		return nil
 	case schema.Container:
 		if twice {
@@ -218,7 +219,7 @@ func (lp *lineParser) value(n *schema.Node, params []*schema.Node, args map[stri
 		if !ok {
 			return &Error{Code: Invalid, Field: n.Name, Message: "needs a value", Allowed: n.Type.Allowed()}
 		}
-		v, err := parseValue(n, lp.next())
+		v, err := parseValue(n, n.Name, lp.next())
 		if err != nil {
 			return err
 		}
@@ -229,13 +230,13 @@ func (lp *lineParser) value(n *schema.Node, params []*schema.Node, args map[stri
 }
 
 // items reads [ a b c ], or one value, or, for a positional list, bare values
-// up to the next parameter's name.
-func (lp *lineParser) items(n *schema.Node, params []*schema.Node) ([]any, error) {
+// up to the next parameter's name. What it reads is added to items.
+func (lp *lineParser) items(n *schema.Node, params []*schema.Node, items []any) ([]any, error) {
 	one := func() (any, error) {
 		if n.Kind == schema.List {
 			return lp.braces(n)
 		}
-		return parseValue(n, lp.next())
+		return parseValue(n, fmt.Sprintf("%s[%d]", n.Name, len(items)), lp.next())
 	}
 	w, ok := lp.peek()
 	if !ok {
@@ -245,8 +246,10 @@ func (lp *lineParser) items(n *schema.Node, params []*schema.Node) ([]any, error
 		}
 		return nil, &Error{Code: Invalid, Field: n.Name, Message: "needs a value", Allowed: allowed}
 	}
-	items := []any{}
 	if w.is("[") {
+		if items == nil {
+			items = []any{} // [ ] is an empty list, not a missing one
+		}
 		lp.next()
 		for {
 			w, ok := lp.peek()
@@ -328,13 +331,19 @@ func names(params []*schema.Node) []string {
 	return out
 }
 
-func parseValue(n *schema.Node, w word) (any, error) {
+// parseValue reads a word as a value of n; field names the place in errors.
+func parseValue(n *schema.Node, field string, w word) (any, error) {
 	if !w.quoted && len(w.text) == 1 && strings.Contains("[]{}", w.text) {
-		return nil, &Error{Code: Invalid, Field: n.Name, Message: fmt.Sprintf("found %s where a value belongs at column %d", w.text, w.col), Allowed: n.Type.Allowed()}
+		return nil, &Error{Code: Invalid, Field: field, Message: fmt.Sprintf("found %s where a value belongs at column %d", w.text, w.col), Allowed: n.Type.Allowed()}
 	}
 	v, err := n.Type.Parse(w.text)
 	if err != nil {
-		return nil, &Error{Code: Invalid, Field: n.Name, Message: err.Error(), Allowed: n.Type.Allowed(), Err: err}
+		e := &Error{Code: Invalid, Field: field, Message: err.Error(), Allowed: n.Type.Allowed(), Err: err}
+		var value *schema.ValueError
+		if errors.As(err, &value) && value.Suggest != "" {
+			e.Actions = []string{"did you mean " + value.Suggest + "?"}
+		}
+		return nil, e
 	}
 	return v, nil
 }

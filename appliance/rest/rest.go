@@ -35,6 +35,7 @@ var statuses = map[command.Code]int{
 	command.NotFound:    http.StatusNotFound,
 	command.Conflict:    http.StatusConflict,
 	command.Unavailable: http.StatusServiceUnavailable,
+	command.Canceled:    http.StatusServiceUnavailable, // nobody reads it
 	command.Limit:       http.StatusTooManyRequests,
 	command.Internal:    http.StatusInternalServerError,
 }

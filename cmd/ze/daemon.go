@@ -96,7 +96,8 @@ func speakerCommand(io stdio) *cobra.Command {
 		Use: speakerName, Hidden: true, Args: noArguments,
 		Short: "The BGP speaker process; started by the daemon, not by people",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log := zerolog.New(io.err).With().Timestamp().Logger()
+			// The daemon adds time and fields of its own to what it reads here.
+			log := zerolog.New(zerolog.ConsoleWriter{Out: io.err, NoColor: true, PartsExclude: []string{zerolog.TimestampFieldName}}).Level(zerolog.InfoLevel)
 			// A signal to the whole process group must not end the speaker before
 			// the daemon is done with it: it ends when its standard input does.
 			return speaker.Serve(context.WithoutCancel(cmd.Context()), io.in, io.out, log)

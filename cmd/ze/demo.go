@@ -114,7 +114,9 @@ func (c *cli) demo(ctx context.Context, once bool) (err error) {
 	flow := &demoFlow{cli: c, mcp: mcpClient, neighbour: neighbour}
 	steps, cancel := context.WithTimeout(ctx, demoTime)
 	defer cancel()
-	if err := flow.run(steps); err != nil {
+	if err := flow.run(steps); ctx.Err() != nil {
+		return errors.New("the demonstration was interrupted")
+	} else if err != nil {
 		return fmt.Errorf("the demonstration failed: %w", err)
 	}
 	if once {
