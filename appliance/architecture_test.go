@@ -53,20 +53,21 @@ var rooms = map[string]struct {
 	reason string
 	may    []string
 }{
-	"appliance/access":      {"identity is below everything that needs it", nil},
-	"appliance/audit":       {"the record of calls knows no call", nil},
-	"appliance/schema":      {"YANG is turned into types for everybody above", nil},
-	"appliance/process":     {"a supervisor knows nothing of what it runs", nil},
-	"appliance/command":     {"the one door knows identity, audit and schemas, and no command or surface", []string{"appliance/access", "appliance/audit", "appliance/schema"}},
-	"appliance/config":      {"the language knows its model and nothing that uses it", []string{"appliance/schema"}},
-	"appliance/bgp":         {"announcements are ours; the engine is behind an interface", []string{"appliance/schema"}},
-	"appliance/bgp/speaker": {"the engine's host knows the types of bgp and how to run a process", []string{"appliance/bgp", "appliance/process"}},
-	"appliance/builtin":     {"commands act on rooms through interfaces of their own", []string{"appliance/access", "appliance/bgp", "appliance/command", "appliance/schema"}},
-	"appliance/rest":        {"a surface knows the dispatcher and who calls", []string{"appliance/access", "appliance/command"}},
-	"mcp":                   {"a surface knows the dispatcher and who calls", []string{"appliance/access", "appliance/command", "appliance/schema"}},
-	"mcp/client":            {"a client knows the wire and nothing of the server", nil},
-	"store":                 {"the database implements what the domain rooms declare", []string{"appliance/access", "appliance/audit", "appliance/bgp"}},
-	"systemd":               {"the service manager knows nothing of us", nil},
+	"appliance/access":       {"identity is below everything that needs it", nil},
+	"appliance/audit":        {"the record of calls knows no call", nil},
+	"appliance/schema":       {"YANG is turned into types for everybody above", nil},
+	"appliance/process":      {"a supervisor knows nothing of what it runs", nil},
+	"appliance/command":      {"the one door knows identity, audit and schemas, and no command or surface", []string{"appliance/access", "appliance/audit", "appliance/schema"}},
+	"appliance/config":       {"the language knows its model and nothing that uses it", []string{"appliance/schema"}},
+	"appliance/bgp":          {"announcements are ours; the engine is behind an interface", nil},
+	"appliance/bgp/speaker":  {"the engine's host knows the types of bgp and how to run a process", []string{"appliance/bgp", "appliance/process"}},
+	"appliance/bgp/birdtest": {"a real peer for tests knows nothing of us", nil},
+	"appliance/builtin":      {"commands act on rooms through interfaces of their own", []string{"appliance/access", "appliance/bgp", "appliance/command", "appliance/schema"}},
+	"appliance/rest":         {"a surface knows the dispatcher and who calls", []string{"appliance/access", "appliance/command"}},
+	"mcp":                    {"a surface knows the dispatcher and who calls", []string{"appliance/access", "appliance/command", "appliance/schema"}},
+	"mcp/client":             {"a client knows the wire and nothing of the server", nil},
+	"store":                  {"the database implements what the domain rooms declare", []string{"appliance/access", "appliance/audit", "appliance/bgp"}},
+	"systemd":                {"the service manager knows nothing of us", nil},
 	"appliance": {"the wiring knows every room", []string{"appliance/access", "appliance/audit", "appliance/bgp", "appliance/bgp/speaker", "appliance/builtin",
 		"appliance/command", "appliance/config", "appliance/rest", "appliance/schema", "mcp", "store"}},
 	"cmd/ze": {"the command line hands over to the daemon or talks to it", []string{"appliance", "appliance/access", "appliance/bgp", "appliance/bgp/speaker",
@@ -100,7 +101,7 @@ var guarded = []struct {
 	{"github.com/osrg/gobgp", []string{"appliance/bgp/speaker"}, "the BGP library can end the process that hosts it"},
 	{"github.com/openconfig/goyang", []string{"appliance/schema"}, "one room reads YANG"},
 	{"github.com/modelcontextprotocol/go-sdk", nil, "the MCP server is ours; the SDK is a client for tests"},
-	{"os/exec", []string{"appliance/process", "cmd/ze"}, "one room starts processes and ends them"},
+	{"os/exec", []string{"appliance/process", "appliance/bgp/birdtest", "cmd/ze"}, "one room starts processes and ends them; birdtest is for tests"},
 	{"github.com/coreos/go-systemd", []string{"systemd"}, "one room talks to the service manager"},
 	{"github.com/spf13/cobra", []string{"cmd/ze"}, "only a program reads flags"},
 	{"flag", nil, "only a program reads flags, and ours uses cobra"},
@@ -115,6 +116,17 @@ func TestGuardedImports(t *testing.T) {
 				if (imp == g.prefix || strings.HasPrefix(imp, g.prefix+"/")) && !slices.Contains(g.rooms, name) {
 					t.Errorf("%s imports %s, but %s", name, imp, g.reason)
 				}
+			}
+		}
+	}
+}
+
+// TestOnlyPackages: helpers for tests never reach a program.
+func TestOnlyPackages(t *testing.T) {
+	for name, p := range packages(t) {
+		for _, imp := range p.Imports {
+			if imp == "testing" && !strings.HasSuffix(name, "test") || strings.HasSuffix(imp, "/birdtest") {
+				t.Errorf("%s imports %s outside its tests", name, imp)
 			}
 		}
 	}

@@ -292,10 +292,10 @@ func TestLifetime(t *testing.T) {
 		}
 		r.announce(t, AnnounceRequest{Prefixes: []string{"10.2.0.0/16"}, For: "3h"})
 		r.announce(t, AnnounceRequest{Prefixes: []string{"10.3.0.0/16"}})
-		time.Sleep(30*time.Second - 1)
+		time.Sleep(30*time.Second - time.Nanosecond)
 		synctest.Wait()
 		r.expect(t, "10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		r.expect(t, "10.2.0.0/16", "10.3.0.0/16") // only what it still owned
 

@@ -147,12 +147,10 @@ func (t *Tool) narrow(p *access.Principal) *Tool {
 func (t *Tool) describe() error {
 	slices.Sort(t.names)
 	t.ReadOnly, t.Idempotent = true, true
-	var examples []string
 	for _, c := range t.commands() {
 		t.ReadOnly = t.ReadOnly && c.Effect == EffectRead
 		t.Destructive = t.Destructive || c.Effect == EffectDestroy
 		t.Idempotent = t.Idempotent && (c.Effect == EffectRead || c.Idempotent)
-		examples = append(examples, c.Examples...)
 	}
 	t.Description = t.describeText()
 	if err := t.describeInput(); err != nil {

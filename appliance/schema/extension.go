@@ -15,7 +15,7 @@ func extensionParents(name string) (parents []string, repeat, known bool) {
 		return []string{"rpc"}, false, true
 	case "example":
 		return []string{"rpc", "leaf", "leaf-list"}, true, true
-	case "positional", "sensitive":
+	case "positional", "sensitive", "file":
 		return []string{"leaf", "leaf-list"}, false, true
 	case "selector", "header":
 		return []string{"leaf"}, false, true
@@ -42,7 +42,7 @@ func (l *loader) extensionUse(parent, s *yang.Statement, owner *yang.Module, nam
 	if !repeat && firstOf(parent, s.Keyword) != s {
 		l.errorf(s, "%s is given more than once", s.Keyword)
 	}
-	takesArgument := !slices.Contains([]string{"hidden", "offline", "idempotent", "positional", "sensitive"}, name)
+	takesArgument := !slices.Contains([]string{"hidden", "offline", "idempotent", "positional", "sensitive", "file"}, name)
 	switch {
 	case takesArgument && strings.TrimSpace(s.Argument) == "":
 		l.errorf(s, "%s needs an argument", s.Keyword)

@@ -35,6 +35,7 @@ type Node struct {
 	Positional bool     // ze:positional: may be given bare on a command line
 	Selector   []string // ze:selector: the leaf may stand inline, after these words of the command's path
 	Sensitive  bool     // ze:sensitive: never shown in clear
+	File       bool     // ze:file: in a shell, a file's name stands for its content
 	Header     string   // ze:header: mirrored into Mcp-Param-<Header>
 	Examples   []string // ze:example on the node: values that suit it
 }

@@ -14,6 +14,7 @@ import (
 	"ze.internal/ze/appliance/access"
 	"ze.internal/ze/appliance/command"
 	"ze.internal/ze/appliance/config"
+	"ze.internal/ze/appliance/schema"
 )
 
 func (c *cli) cliCommand() *cobra.Command {
@@ -41,16 +42,12 @@ func (c *cli) formatFlag(cmd *cobra.Command) {
 // command runs a command line on the daemon, or, if none runs and the command
 // only needs the database, on that. It prints the answer.
 func (c *cli) command(ctx context.Context, line string) error {
-	return c.answer(ctx, command.Call{Line: line}, func(d *controlClient) (json.RawMessage, error) { return d.execute(ctx, line) })
-}
-
-func (c *cli) answer(ctx context.Context, call command.Call, ask func(*controlClient) (json.RawMessage, error)) error {
 	if !slices.Contains(formats, c.format) {
 		return usagef("--format %s: allowed are %s", c.format, strings.Join(formats, ", "))
 	}
-	answer, err := ask(newControlClient(c.controlSocket()))
+	answer, err := newControlClient(c.controlSocket()).execute(ctx, line)
 	if errors.Is(err, errNoDaemon) {
-		answer, err = c.offline(ctx, call, err)
+		answer, err = c.offline(ctx, line, err)
 	}
 	if err != nil {
 		return err
@@ -59,11 +56,11 @@ func (c *cli) answer(ctx context.Context, call command.Call, ask func(*controlCl
 }
 
 // offline runs a command that needs nothing but the database.
-func (c *cli) offline(ctx context.Context, call command.Call, noDaemon error) (json.RawMessage, error) {
+func (c *cli) offline(ctx context.Context, line string, noDaemon error) (json.RawMessage, error) {
 	dir, _ := c.directory()
-	call.Principal = &access.Principal{Name: localUser(), Accessor: "local", Scope: access.Admin}
-	call.Surface = "cli"
-	res, err := appliance.Offline(ctx, appliance.Options{DataDir: dir, Version: builtinVersion(), Logger: c.logger()}, call)
+	res, err := appliance.Offline(ctx, appliance.Options{DataDir: dir, Version: builtinVersion(), Logger: c.logger()}, command.Call{
+		Principal: &access.Principal{Name: localUser(), Accessor: "local", Scope: access.Admin}, Surface: "cli", Line: line,
+	})
 	var e *command.Error
 	if errors.As(err, &e) && e.Code == command.Unknown {
 		return nil, fmt.Errorf("%w; start it with: ze start", noDaemon)
@@ -74,15 +71,35 @@ func (c *cli) offline(ctx context.Context, call command.Call, noDaemon error) (j
 	return res.JSON, nil
 }
 
-// configCommands adds the forms of ze config that work with files.
-func (c *cli) configCommands(root *cobra.Command) []*cobra.Command {
-	var parent *cobra.Command
-	for _, cmd := range root.Commands() {
-		if cmd.Name() == "config" {
-			parent = cmd
+// commandLine makes one line of words that a shell has split. Where the command
+// says so of its first positional parameter, the name of a file is replaced by
+// what is in it.
+func (c *cli) commandLine(set *schema.Set, words []string) (string, error) {
+	for _, decl := range set.Commands() {
+		n := len(decl.Path)
+		if len(words) <= n || !slices.Equal(words[:n], decl.Path) {
+			continue
+		}
+		for _, p := range decl.Input.Params {
+			if !p.Positional {
+				continue
+			}
+			if !p.File {
+				break
+			}
+			text, err := readFile(c.in, words[n])
+			if err != nil {
+				return "", err
+			}
+			return joinWords(words[:n]) + " " + quoteWord(string(text)) + " " + joinWords(words[n+1:]), nil
 		}
 	}
-	validate := &cobra.Command{
+	return joinWords(words), nil
+}
+
+// validateCommand checks a file without any daemon or database.
+func (c *cli) validateCommand() *cobra.Command {
+	return &cobra.Command{
 		Use:   "validate FILE",
 		Short: "Check a configuration file as the daemon does before it starts",
 		Args:  oneFile,
@@ -110,33 +127,6 @@ func (c *cli) configCommands(root *cobra.Command) []*cobra.Command {
 			return err
 		},
 	}
-	var comment string
-	load := &cobra.Command{
-		Use:   "import FILE",
-		Short: "Check a configuration file and keep it as the newest revision",
-		Args:  oneFile,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := readFile(c.in, args[0])
-			if err != nil {
-				return err
-			}
-			arguments, err := json.Marshal(map[string]string{"text": string(text), "comment": comment})
-			if err != nil {
-				return fmt.Errorf("encode the configuration: %w", err)
-			}
-			path := []string{"config", "import"}
-			return c.answer(cmd.Context(), command.Call{Path: path, Args: arguments}, func(d *controlClient) (json.RawMessage, error) {
-				return d.post(cmd.Context(), "/api/v1/commands/"+strings.Join(path, "/"), arguments)
-			})
-		},
-	}
-	load.Flags().StringVar(&comment, "comment", "", "why; kept with the revision")
-	c.formatFlag(load)
-	if parent != nil {
-		parent.AddCommand(validate, load)
-		parent.Args = cobra.ArbitraryArgs
-	}
-	return nil
 }
 
 func oneFile(cmd *cobra.Command, args []string) error {

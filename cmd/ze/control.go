@@ -40,11 +40,7 @@ func (c *controlClient) execute(ctx context.Context, line string) (json.RawMessa
 	if err != nil {
 		return nil, fmt.Errorf("encode the command: %w", err)
 	}
-	return c.post(ctx, "/api/v1/execute", body)
-}
-
-func (c *controlClient) post(ctx context.Context, path string, body []byte) (json.RawMessage, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost"+path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost/api/v1/execute", bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -76,12 +72,16 @@ func (c *controlClient) post(ctx context.Context, path string, body []byte) (jso
 }
 
 // joinWords makes one command line of arguments that a shell has already split.
+// Brackets and braces keep their meaning, also where they touch a word.
 func joinWords(args []string) string {
 	out := make([]string, len(args))
 	for i, a := range args {
 		if out[i] = a; a == "" || strings.ContainsAny(a, " \t'\"\\\n\r") {
-			out[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+			out[i] = quoteWord(a)
 		}
 	}
 	return strings.Join(out, " ")
 }
+
+// quoteWord writes s so that a command line reads it as one word.
+func quoteWord(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

@@ -86,7 +86,9 @@ func (c *cli) root() (*cobra.Command, error) {
 		return nil, err
 	}
 	root.AddCommand(words...)
-	root.AddCommand(c.configCommands(root)...)
+	if cfg, _, err := root.Find([]string{"config"}); err == nil {
+		cfg.AddCommand(c.validateCommand())
+	}
 	return root, nil
 }
 
@@ -222,8 +224,13 @@ func (c *cli) daemonCommands() ([]*cobra.Command, error) {
 			Use:   word + " …",
 			Short: shortHelp(set, word),
 			Long:  longHelp(set, word),
+			Args:  cobra.ArbitraryArgs,
 			RunE: func(cmd *cobra.Command, args []string) error {
-				return c.command(cmd.Context(), joinWords(append([]string{word}, args...)))
+				line, err := c.commandLine(set, append([]string{word}, args...))
+				if err != nil {
+					return err
+				}
+				return c.command(cmd.Context(), line)
 			},
 		}
 		c.formatFlag(cmd)
