@@ -2,6 +2,7 @@ package appliance_test
 
 import (
 	"encoding/json"
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"os/exec"
@@ -149,4 +150,59 @@ func TestPackageComments(t *testing.T) {
 			t.Errorf("%s: the package comment stands in %v, it belongs in exactly one file", name, documented)
 		}
 	}
+}
+
+// TestExportedComments: every exported name says what it is.
+func TestExportedComments(t *testing.T) {
+	for name, p := range packages(t) {
+		for _, file := range p.GoFiles {
+			files := token.NewFileSet()
+			f, err := parser.ParseFile(files, filepath.Join(p.Dir, file), nil, parser.ParseComments)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, ident := range undocumented(f) {
+				t.Errorf("%s: %s has no comment (%s)", name, ident.Name, files.Position(ident.Pos()))
+			}
+		}
+	}
+}
+
+// undocumented returns the exported names of a file's top level without a
+// comment. One comment serves a whole group of constants or variables.
+func undocumented(f *ast.File) []*ast.Ident {
+	var out []*ast.Ident
+	add := func(id *ast.Ident, docs ...*ast.CommentGroup) {
+		if id.IsExported() && !slices.ContainsFunc(docs, func(d *ast.CommentGroup) bool { return d != nil }) {
+			out = append(out, id)
+		}
+	}
+	for _, decl := range f.Decls {
+		switch d := decl.(type) {
+		case *ast.FuncDecl:
+			if d.Recv == nil || exportedReceiver(d.Recv.List[0].Type) {
+				add(d.Name, d.Doc)
+			}
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				switch s := spec.(type) {
+				case *ast.TypeSpec:
+					add(s.Name, d.Doc, s.Doc)
+				case *ast.ValueSpec:
+					for _, id := range s.Names {
+						add(id, d.Doc, s.Doc, s.Comment)
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+func exportedReceiver(t ast.Expr) bool {
+	if star, ok := t.(*ast.StarExpr); ok {
+		t = star.X
+	}
+	id, ok := t.(*ast.Ident)
+	return ok && id.IsExported()
 }
