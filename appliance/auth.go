@@ -1,12 +1,16 @@
 package appliance
 
 import (
+	"crypto/tls"
 	"encoding/hex"
 	"fmt"
 	"net/netip"
 	"strings"
+	"time"
 
 	"ze.internal/ze/appliance/access"
+	"ze.internal/ze/appliance/audit"
+	"ze.internal/ze/appliance/config"
 )
 
 // gate gathers what decides who gets in, for the check before a door opens.
@@ -19,6 +23,7 @@ func (c *Configuration) gate(o Overrides, storeTokens int) (access.Settings, err
 	s := access.Settings{
 		Mode: block.AuthMode, HasToken: block.Token != "" || o.MCPToken != "",
 		Identities: identities, StoreTokens: storeTokens,
+		BindRemote: block.BindRemote, Cert: block.TLS.Cert, Key: block.TLS.Key,
 	}
 	if s.Mode == "" {
 		s.Mode = access.ModeBearer
@@ -31,6 +36,24 @@ func (c *Configuration) gate(o Overrides, storeTokens int) (access.Settings, err
 		s.Listeners = append(s.Listeners, netip.AddrPortFrom(server.IP, server.Port))
 	}
 	return s, nil
+}
+
+// authOptions returns how callers are recognised under c.
+func (a *App) authOptions(c *Configuration) (access.AuthOptions, error) {
+	static, err := c.authSettings(a.o.Overrides)
+	return access.AuthOptions{Mode: c.Environment.MCP.AuthMode, Static: static, Store: a.store, Usage: a.usage}, err
+}
+
+// limits returns what each caller may ask for.
+func (c *Configuration) limits() access.Limits {
+	l := c.Environment.MCP.Limit
+	return access.Limits{Rate: float64(l.Rate), Burst: l.Burst, Concurrent: l.Concurrent}
+}
+
+// retention returns how much of the audit log is kept.
+func (c *Configuration) retention() audit.Retention {
+	a := c.Environment.Audit
+	return audit.Retention{Age: time.Duration(a.RetentionDays) * 24 * time.Hour, Records: a.MaxRecords}
 }
 
 // authSettings returns the credentials of the configuration and the overrides.
@@ -66,18 +89,20 @@ func (c *Configuration) identities() ([]access.StaticToken, error) {
 	return out, nil
 }
 
-// digestPrefix marks a token in the configuration that is kept as a digest.
-const digestPrefix = "sha256:"
-
 // tokenDigest returns the digest of a token as configured: in clear, or as
 // "sha256:" and the digest in hex.
 func tokenDigest(token string) (digest [32]byte, err error) {
-	text, isDigest := strings.CutPrefix(token, digestPrefix)
+	text, isDigest := strings.CutPrefix(token, config.DigestPrefix)
 	if !isDigest {
 		return access.DigestOf(token), nil
 	}
 	if n, err := hex.Decode(digest[:], []byte(text)); err != nil || n != len(digest) {
-		return digest, fmt.Errorf("a token that begins with %s must go on with 64 hexadecimal digits", digestPrefix)
+		return digest, fmt.Errorf("a token that begins with %s must go on with 64 hexadecimal digits", config.DigestPrefix)
 	}
 	return digest, nil
+}
+
+// tlsConfig returns how the MCP listeners are secured; nil for plain HTTP.
+func (c *Configuration) tlsConfig() (*tls.Config, error) {
+	return nil, nil
 }

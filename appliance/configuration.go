@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"strings"
 
-	"ze.internal/ze/appliance/access"
 	"ze.internal/ze/appliance/bgp"
 	"ze.internal/ze/appliance/config"
 	"ze.internal/ze/appliance/schema"
@@ -35,6 +33,7 @@ type Configuration struct {
 		} `json:"instance"`
 		MCP     mcpBlock     `json:"mcp"`
 		Metrics metricsBlock `json:"metrics"`
+		Audit   auditBlock   `json:"audit"`
 		Log     struct {
 			Level string `json:"level"`
 		} `json:"log"`
@@ -50,6 +49,21 @@ type mcpBlock struct {
 	Token      string          `json:"token"`
 	Identities []identityBlock `json:"identity"`
 	Servers    []serverBlock   `json:"server"`
+	BindRemote bool            `json:"bind-remote"`
+	TLS        struct {
+		Cert string `json:"cert"`
+		Key  string `json:"key"`
+	} `json:"tls"`
+	Limit struct {
+		Rate       uint32 `json:"rate"`
+		Burst      int    `json:"burst"`
+		Concurrent int    `json:"concurrent"`
+	} `json:"limit"`
+}
+
+type auditBlock struct {
+	RetentionDays uint32 `json:"retention-days"`
+	MaxRecords    int    `json:"max-records"`
 }
 
 type identityBlock struct {
@@ -181,18 +195,4 @@ func fieldErrors(err error) []*bgp.FieldError {
 		out = append(out, f)
 	}
 	return out
-}
-
-// HideTokens returns the configuration text with every token in clear replaced
-// by its digest, which serves as well. Everything else stays, byte for byte.
-func HideTokens(tree *config.Tree) []byte {
-	return tree.Rewrite(func(path, value string) (string, bool) {
-		rest, inMCP := strings.CutPrefix(path, "environment/mcp/")
-		isToken := rest == "token" || strings.HasPrefix(rest, "identity[") && strings.HasSuffix(rest, "]/token")
-		if !inMCP || !isToken || strings.HasPrefix(value, digestPrefix) {
-			return "", false
-		}
-		digest := access.DigestOf(value)
-		return digestPrefix + fmt.Sprintf("%x", digest), true
-	})
 }

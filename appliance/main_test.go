@@ -108,7 +108,7 @@ func createStore(t *testing.T, dir, config string) (token string) {
 	if err := db.CreateToken(t.Context(), tok); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := appliance.Import(t.Context(), db, []byte(config), 1, store.Revision{Who: "test", How: "test"}); err != nil {
+	if _, err := appliance.Import(t.Context(), db, []byte(config), "test", ""); err != nil {
 		t.Fatal(err)
 	}
 	return secret

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"ze.internal/ze/appliance/access"
 	"ze.internal/ze/appliance/audit"
 	"ze.internal/ze/appliance/command"
 	"ze.internal/ze/appliance/schema"
@@ -22,6 +23,10 @@ func Offline(ctx context.Context, o Options, call command.Call) (res *command.Re
 	}
 	a.onStop("store", func(context.Context) error { return a.store.Close() })
 	a.audit = audit.NewLog(audit.Options{Store: a.store, Clock: o.Clock, Logger: a.log})
+	a.usage = access.NewUsage(a.store, a.log) // nobody calls: nothing is used
+	if a.config, err = a.newConfig(nil); err != nil {
+		return nil, err
+	}
 	if err := a.wireCommands(func(c *schema.Command) bool { return c.Offline }); err != nil {
 		return nil, err
 	}

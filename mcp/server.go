@@ -39,6 +39,8 @@ type Authenticator interface {
 type Options struct {
 	Dispatcher    *command.Dispatcher // required
 	Auth          Authenticator       // required
+	Limiter       *access.Limiter     // of each caller's requests; nil: none
+	Throttle      *access.Throttle    // of requests that are not authenticated; nil: none
 	Name, Version string              // required: what the server calls itself
 	Instructions  string              // how a model should use the tools; "" sends none
 	Clock         func() time.Time    // default time.Now
@@ -51,6 +53,8 @@ type Options struct {
 type Server struct {
 	dispatcher *command.Dispatcher
 	auth       Authenticator
+	limiter    *access.Limiter
+	throttle   *access.Throttle
 	clock      func() time.Time
 	log        zerolog.Logger
 	maxBody    int64
@@ -79,6 +83,8 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		dispatcher: o.Dispatcher,
 		auth:       o.Auth,
+		limiter:    o.Limiter,
+		throttle:   o.Throttle,
 		clock:      o.Clock,
 		log:        o.Logger,
 		maxBody:    o.MaxBody,
@@ -132,6 +138,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) (label string, fa
 	if fail != nil {
 		return unknownLabel, fail
 	}
+	leave, fail := s.enter(w, r, principal)
+	if fail != nil {
+		return unknownLabel, fail
+	}
+	defer leave()
 	if fail := checkTransport(w, r); fail != nil {
 		return unknownLabel, fail
 	}
@@ -180,8 +191,33 @@ func (s *Server) authenticate(w http.ResponseWriter, r *http.Request) (*access.P
 		s.log.Error().AnErr("cause", errors.Unwrap(err)).Msg("look up a token")
 		return nil, refusal(http.StatusServiceUnavailable, err.Error())
 	}
+	s.dispatcher.Refused(command.Call{Surface: surface, Remote: r.RemoteAddr}, "unauthenticated")
+	if s.throttle != nil {
+		if err := s.throttle.Failed(r.RemoteAddr); err != nil {
+			return nil, overLimit(w, err)
+		}
+	}
 	w.Header().Set("WWW-Authenticate", "Bearer")
 	return nil, refusal(http.StatusUnauthorized, err.Error())
+}
+
+// enter holds a caller to its limits, before anything more is done for it.
+func (s *Server) enter(w http.ResponseWriter, r *http.Request, p *access.Principal) (leave func(), fail *failure) {
+	if s.limiter == nil {
+		return func() {}, nil
+	}
+	leave, err := s.limiter.Enter(p)
+	if err != nil {
+		s.dispatcher.Refused(command.Call{Principal: p, Surface: surface, Remote: r.RemoteAddr}, string(command.Limit))
+		return nil, overLimit(w, err)
+	}
+	return leave, nil
+}
+
+func overLimit(w http.ResponseWriter, err error) *failure {
+	e := command.AsError(err)
+	w.Header().Set("Retry-After", access.RetrySeconds(e.RetryAfter))
+	return refusal(http.StatusTooManyRequests, e.Message)
 }
 
 // readBody reads the whole body. It trusts the announced length only so far as

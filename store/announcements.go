@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -77,6 +78,7 @@ func (db *DB) Announcements(ctx context.Context) ([]bgp.Announcement, error) {
 // ReplaceAnnouncements implements bgp.Store. Ids in remove that are not there
 // are ignored; an id in both put and remove is put.
 func (db *DB) ReplaceAnnouncements(ctx context.Context, puts []bgp.Announcement, removes []string) error {
+	payloads := make([][]byte, len(puts)) // made here: in the transaction others would wait for it
 	for i, a := range puts {
 		if err := checkName(fmt.Sprintf("id of announcement %d", i), a.ID); err != nil {
 			return err
@@ -86,6 +88,12 @@ func (db *DB) ReplaceAnnouncements(ctx context.Context, puts []bgp.Announcement,
 				return fmt.Errorf("announcement %s: prefix %d: %w", a.ID, j, ErrInvalid)
 			}
 		}
+		r := announcementRecord{Announcement: a, Prefixes: encodePrefixes(a.Prefixes)}
+		r.Created, r.Expires = a.Created.UTC(), a.Expires.UTC()
+		var err error
+		if payloads[i], err = json.Marshal(r); err != nil {
+			return fmt.Errorf("encode announcement %s: %w", a.ID, err)
+		}
 	}
 	return db.update(ctx, func(tx *bolt.Tx) error {
 		for _, id := range removes {
@@ -93,10 +101,8 @@ func (db *DB) ReplaceAnnouncements(ctx context.Context, puts []bgp.Announcement,
 				return err
 			}
 		}
-		for _, a := range puts {
-			r := announcementRecord{Announcement: a, Prefixes: encodePrefixes(a.Prefixes)}
-			r.Created, r.Expires = a.Created.UTC(), a.Expires.UTC()
-			if err := putJSON(tx, bucketAnnouncements, []byte(a.ID), r); err != nil {
+		for i, a := range puts {
+			if err := put(tx, bucketAnnouncements, []byte(a.ID), payloads[i]); err != nil {
 				return err
 			}
 		}

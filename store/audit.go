@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -13,7 +15,11 @@ import (
 
 var _ audit.Store = (*DB)(nil)
 
-const keyHead = "head"
+// Keys of bucketAuditHead.
+const (
+	keyHead   = "head"
+	keyAnchor = "anchor"
+)
 
 // AppendAudit implements audit.Store.
 func (db *DB) AppendAudit(ctx context.Context, records []audit.Record) error {
@@ -21,25 +27,46 @@ func (db *DB) AppendAudit(ctx context.Context, records []audit.Record) error {
 		return nil
 	}
 	return db.update(ctx, func(tx *bolt.Tx) error {
-		head, err := db.auditHead(tx)
-		if err != nil {
-			return err
-		}
-		b, err := bucketOf(tx, bucketAudit)
-		if err != nil {
-			return err
-		}
-		b.FillPercent = 1 // keys only grow: nothing will ever go between them
-		for i := range records {
-			r := &records[i]
-			audit.Seal(head.Hash, head.Seq+1, r)
-			head = audit.Head{Seq: r.Seq, Hash: r.Hash}
-			if err := putJSON(tx, bucketAudit, seqKey(r.Seq), r); err != nil {
-				return err
-			}
-		}
-		return putJSON(tx, bucketAuditHead, []byte(keyHead), head)
+		_, err := db.appendAudit(tx, records)
+		return err
 	})
+}
+
+// appendAudit seals records onto the chain and returns the Seq of the first.
+func (db *DB) appendAudit(tx *bolt.Tx, records []audit.Record) (first uint64, err error) {
+	head, err := db.auditHead(tx)
+	if err != nil {
+		return 0, err
+	}
+	b, err := bucketOf(tx, bucketAudit)
+	if err != nil {
+		return 0, err
+	}
+	b.FillPercent = 1 // keys only grow: nothing will ever go between them
+	first = head.Seq + 1
+	var begin uint64 // Seq of the last Begin record among them
+	for i := range records {
+		r := records[i] // a transaction may be tried again: what is set here must not stay
+		if r.Phase == audit.End && r.Begin == 0 {
+			r.Begin = begin
+		}
+		payload := audit.Seal(head.Hash, head.Seq+1, &r)
+		if payload == nil {
+			return 0, fmt.Errorf("audit record of %v: %w: it has no form to be kept in", r.Time, ErrInvalid)
+		}
+		head = audit.Head{Seq: r.Seq, Hash: r.Hash}
+		if r.Phase == audit.Begin {
+			begin = r.Seq
+		}
+		if err := put(tx, bucketAudit, seqKey(r.Seq), payload); err != nil {
+			return 0, err
+		}
+		r.Begin, records[i] = records[i].Begin, r
+	}
+	if err := putJSON(tx, bucketAuditHead, []byte(keyHead), head); err != nil {
+		return 0, err
+	}
+	return first, db.keepClock(tx)
 }
 
 // auditHead reads the end of the chain and holds it against the last record. If
@@ -51,21 +78,14 @@ func (db *DB) auditHead(tx *bolt.Tx) (audit.Head, error) {
 		return audit.Head{}, err
 	}
 	key, value := b.Cursor().Last()
-	var last uint64
-	if len(key) == 8 {
-		last = binary.BigEndian.Uint64(key)
-	}
+	last := seqOf(key)
 	var head audit.Head
 	_, err = getJSON(tx, bucketAuditHead, []byte(keyHead), &head)
 	if errors.Is(err, ErrBadRecord) {
-		var r audit.Record
 		if err := db.skipBad(err); err != nil {
 			return head, err
 		}
-		payload, err := decode(bucketAudit, key, value)
-		if err == nil {
-			err = unmarshal(bucketAudit, key, payload, &r)
-		}
+		r, err := decodeAudit(key, value)
 		return audit.Head{Seq: r.Seq, Hash: r.Hash}, err
 	}
 	if err == nil && last != head.Seq {
@@ -95,11 +115,7 @@ func (db *DB) AuditRecords(ctx context.Context, after uint64, limit int) ([]audi
 		}
 		c := b.Cursor()
 		for key, value := c.Seek(seqKey(after + 1)); key != nil && len(records) < limit; key, value = c.Next() {
-			var r audit.Record
-			payload, err := decode(bucketAudit, key, value)
-			if err == nil {
-				err = unmarshal(bucketAudit, key, payload, &r)
-			}
+			r, err := decodeAudit(key, value)
 			if err == nil {
 				records = append(records, r)
 			}
@@ -110,4 +126,185 @@ func (db *DB) AuditRecords(ctx context.Context, after uint64, limit int) ([]audi
 		return nil
 	})
 	return records, err
+}
+
+// AuditBefore implements audit.Store.
+func (db *DB) AuditBefore(ctx context.Context, before uint64, limit int) (records []audit.Record, next uint64, err error) {
+	err = db.view(ctx, func(tx *bolt.Tx) error {
+		b, err := bucketOf(tx, bucketAudit)
+		if err != nil {
+			return err
+		}
+		c := b.Cursor()
+		key, value := c.Last()
+		if before != 0 {
+			if k, _ := c.Seek(seqKey(before)); k != nil {
+				key, value = c.Prev()
+			} else {
+				key, value = c.Last()
+			}
+		}
+		for ; key != nil; key, value = c.Prev() {
+			if limit == 0 {
+				return nil
+			}
+			limit--
+			next = seqOf(key)
+			r, err := decodeAudit(key, value)
+			if err == nil {
+				records = append(records, r)
+			}
+			if err := db.skipBad(err); err != nil {
+				return err
+			}
+		}
+		next = 0
+		return nil
+	})
+	return records, next, err
+}
+
+// TrimAudit implements audit.Store. A damaged record has no time and goes with
+// the ones before it.
+func (db *DB) TrimAudit(ctx context.Context, before time.Time, keep, limit int) (removed int, err error) {
+	// Nothing to do is the rule, and costs no commit.
+	if n, err := db.trimmable(ctx, before, keep, limit); err != nil || n == 0 {
+		return 0, err
+	}
+	err = db.update(ctx, func(tx *bolt.Tx) error {
+		b, err := bucketOf(tx, bucketAudit)
+		if err != nil {
+			return err
+		}
+		keys, anchor, err := trim(tx, b, before, keep, limit)
+		if err != nil || len(keys) == 0 {
+			return err
+		}
+		for _, key := range keys {
+			if _, err := remove(tx, bucketAudit, key); err != nil {
+				return err
+			}
+		}
+		removed = len(keys)
+		return putJSON(tx, bucketAuditHead, []byte(keyAnchor), anchor)
+	})
+	if err != nil {
+		return 0, err
+	}
+	return removed, nil
+}
+
+func (db *DB) trimmable(ctx context.Context, before time.Time, keep, limit int) (n int, err error) {
+	err = db.view(ctx, func(tx *bolt.Tx) error {
+		b, err := bucketOf(tx, bucketAudit)
+		if err != nil {
+			return err
+		}
+		keys, _, err := trim(tx, b, before, keep, limit)
+		n = len(keys)
+		return err
+	})
+	return n, err
+}
+
+// trim returns the keys of the records to remove and the anchor they leave. What
+// goes ends with a sound record, whose hash the next one must follow.
+func trim(tx *bolt.Tx, b *bolt.Bucket, before time.Time, keep, limit int) (keys [][]byte, anchor audit.Head, err error) {
+	count, err := readTally(tx, bucketAudit)
+	if err != nil {
+		return nil, anchor, err
+	}
+	surplus := int64(0)
+	if keep > 0 {
+		surplus = int64(count.count) - int64(max(keep, 1))
+	}
+	c, sound := b.Cursor(), 0
+	for key, value := c.First(); key != nil && len(keys) < limit && int64(len(keys)) < int64(count.count)-1; key, value = c.Next() {
+		r, err := decodeAudit(key, value)
+		old := err == nil && r.Time.Before(before)
+		if err == nil && !old && int64(len(keys)) >= surplus {
+			break
+		}
+		keys = append(keys, append([]byte(nil), key...))
+		if err == nil {
+			sound, anchor = len(keys), audit.Head{Seq: r.Seq, Hash: r.Hash}
+		}
+	}
+	return keys[:sound], anchor, nil
+}
+
+// AuditAnchor returns the last record removed for its age or number: the zero
+// Head if none was.
+func (db *DB) AuditAnchor(ctx context.Context) (audit.Head, error) {
+	var anchor audit.Head
+	err := db.view(ctx, func(tx *bolt.Tx) error {
+		_, err := getJSON(tx, bucketAuditHead, []byte(keyAnchor), &anchor)
+		return err
+	})
+	return anchor, err
+}
+
+// VerifyAudit follows the chain from its anchor to its end and returns how many
+// records it holds. A *audit.BrokenError says where it is broken. What is added
+// meanwhile is not looked at, what is removed meanwhile is no fault.
+func (db *DB) VerifyAudit(ctx context.Context) (records uint64, err error) {
+	head, err := db.AuditHead(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for {
+		anchor, err := db.AuditAnchor(ctx)
+		if err != nil {
+			return 0, &audit.BrokenError{Seq: 1, Reason: "where the chain begins cannot be told: " + err.Error()}
+		}
+		err = audit.Verify(db.auditChain(ctx, anchor.Seq, head.Seq), anchor, head)
+		if err == nil {
+			return head.Seq - anchor.Seq, nil
+		}
+		if now, again := db.AuditAnchor(ctx); again != nil || now == anchor || now.Seq >= head.Seq {
+			return 0, err
+		}
+	}
+}
+
+// auditChain yields the records after one number up to another, a page at a time:
+// a read transaction that lasts keeps pages from being used again.
+func (db *DB) auditChain(ctx context.Context, after, last uint64) iter.Seq2[audit.Record, error] {
+	return func(yield func(audit.Record, error) bool) {
+		const page = 1000
+		for {
+			records, err := db.AuditRecords(ctx, after, page)
+			if err != nil {
+				yield(audit.Record{}, err)
+				return
+			}
+			for _, r := range records {
+				if r.Seq > last {
+					return
+				}
+				if after = r.Seq; !yield(r, nil) {
+					return
+				}
+			}
+			if len(records) < page {
+				return
+			}
+		}
+	}
+}
+
+func decodeAudit(key, value []byte) (r audit.Record, err error) {
+	payload, err := decode(bucketAudit, key, value)
+	if err == nil {
+		err = unmarshal(bucketAudit, key, payload, &r)
+	}
+	return r, err
+}
+
+// seqOf is the inverse of seqKey; 0 for a key of another form.
+func seqOf(key []byte) uint64 {
+	if len(key) != 8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(key)
 }

@@ -2,12 +2,10 @@ package store
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -162,8 +160,4 @@ func checkName(what, name string) error {
 		return fmt.Errorf("%s %q: %w: 1 to %d bytes of UTF-8 without control characters", what, name, ErrInvalid, maxName)
 	}
 	return nil
-}
-
-func sortBy[T any, K cmp.Ordered](list []T, key func(T) K) {
-	slices.SortFunc(list, func(a, b T) int { return cmp.Compare(key(a), key(b)) })
 }

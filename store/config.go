@@ -3,62 +3,64 @@ package store
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"fmt"
-	"time"
 
 	bolt "go.etcd.io/bbolt"
+
+	"ze.internal/ze/appliance/config"
 )
 
-// Revision is one committed version of the configuration. Revisions are only
-// ever added.
-type Revision struct {
-	Number  uint64    `json:"number"` // from 1, without gaps
-	Time    time.Time `json:"time"`
-	Who     string    `json:"who"` // principal
-	How     string    `json:"how"` // surface or command
-	Comment string    `json:"comment,omitempty"`
-	Digest  string    `json:"digest"` // hex SHA-256 of Text
-	Text    []byte    `json:"-"`
-}
+var _ config.Store = (*DB)(nil)
+
+// keyPending is the one record of bucketConfirm.
+const keyPending = "pending"
 
 // MaxRevisionSize is the largest configuration text kept, in bytes.
 const MaxRevisionSize = 16 << 20
 
-// AddRevision keeps r.Text as the newest revision and returns its number.
-// Number and Digest are set by the store; a zero Time is set to now.
-func (db *DB) AddRevision(ctx context.Context, r Revision) (uint64, error) {
-	if len(r.Text) > MaxRevisionSize {
-		return 0, fmt.Errorf("configuration of %d bytes: at most %d are kept: %w", len(r.Text), MaxRevisionSize, ErrInvalid)
+func checkText(text []byte) error {
+	if len(text) > MaxRevisionSize {
+		return fmt.Errorf("configuration of %d bytes: at most %d are kept: %w", len(text), MaxRevisionSize, ErrInvalid)
 	}
-	sum := sha256.Sum256(r.Text)
-	r.Digest = hex.EncodeToString(sum[:])
-	if r.Time.IsZero() {
-		r.Time = db.clock()
+	return nil
+}
+
+// CommitRevision implements config.Store.
+func (db *DB) CommitRevision(ctx context.Context, s config.Step) error {
+	if err := checkText(s.Revision.Text); err != nil {
+		return err
 	}
-	r.Time = r.Time.UTC()
-	err := db.update(ctx, func(tx *bolt.Tx) error {
+	return db.update(ctx, func(tx *bolt.Tx) error {
 		last, err := lastRevision(tx)
 		if err != nil {
 			return err
 		}
-		r.Number = last + 1
-		if err := putJSON(tx, bucketRevisions, seqKey(r.Number), r); err != nil {
+		if s.Revision.Number != last+1 {
+			return fmt.Errorf("configuration revision %d cannot follow %d: %w", s.Revision.Number, last, ErrInvalid)
+		}
+		if err := putJSON(tx, bucketRevisions, seqKey(s.Revision.Number), s.Revision); err != nil {
 			return err
 		}
-		return put(tx, bucketRevisionTexts, seqKey(r.Number), r.Text)
+		if err := put(tx, bucketRevisionTexts, seqKey(s.Revision.Number), s.Revision.Text); err != nil {
+			return err
+		}
+		if s.Owner != "" {
+			if _, err := removeCandidate(tx, s.Owner); err != nil {
+				return err
+			}
+		}
+		if s.Confirm != nil {
+			return putJSON(tx, bucketConfirm, []byte(keyPending), s.Confirm)
+		}
+		_, err = remove(tx, bucketConfirm, []byte(keyPending))
+		return err
 	})
-	if err != nil {
-		return 0, err
-	}
-	return r.Number, nil
 }
 
-// Revision returns revision n with its text. ErrNotFound, ErrBadRecord.
-func (db *DB) Revision(ctx context.Context, n uint64) (Revision, error) {
-	var r Revision
+// Revision implements config.Store. ErrBadRecord.
+func (db *DB) Revision(ctx context.Context, n uint64) (config.Revision, error) {
+	var r config.Revision
 	err := db.view(ctx, func(tx *bolt.Tx) (err error) {
 		r, err = revision(tx, n)
 		return err
@@ -66,10 +68,10 @@ func (db *DB) Revision(ctx context.Context, n uint64) (Revision, error) {
 	return r, err
 }
 
-// LatestRevision returns the newest revision with its text. ErrNotFound if
-// there is none yet; ErrBadRecord if it is damaged, and not the one before.
-func (db *DB) LatestRevision(ctx context.Context) (Revision, error) {
-	var r Revision
+// LatestRevision implements config.Store. ErrBadRecord if the newest revision is
+// damaged, and not the one before.
+func (db *DB) LatestRevision(ctx context.Context) (config.Revision, error) {
+	var r config.Revision
 	err := db.view(ctx, func(tx *bolt.Tx) error {
 		n, err := lastRevision(tx)
 		if err != nil {
@@ -81,12 +83,12 @@ func (db *DB) LatestRevision(ctx context.Context) (Revision, error) {
 	return r, err
 }
 
-// Revisions returns all revisions in order, without their texts.
-func (db *DB) Revisions(ctx context.Context) ([]Revision, error) {
-	var all []Revision
+// Revisions implements config.Store. Damaged ones are skipped.
+func (db *DB) Revisions(ctx context.Context) ([]config.Revision, error) {
+	var all []config.Revision
 	err := db.view(ctx, func(tx *bolt.Tx) error {
 		return db.each(tx, bucketRevisions, func(key, payload []byte) error {
-			var r Revision
+			var r config.Revision
 			err := unmarshal(bucketRevisions, key, payload, &r)
 			if err == nil {
 				all = append(all, r)
@@ -95,6 +97,36 @@ func (db *DB) Revisions(ctx context.Context) ([]Revision, error) {
 		})
 	})
 	return all, err
+}
+
+// PendingConfirm implements config.Store. A damaged record counts as none: the
+// commit stays, and nothing is blocked.
+func (db *DB) PendingConfirm(ctx context.Context) (config.Confirm, error) {
+	var c config.Confirm
+	err := db.view(ctx, func(tx *bolt.Tx) error {
+		ok, err := getJSON(tx, bucketConfirm, []byte(keyPending), &c)
+		if err = db.skipBad(err); err == nil && !ok {
+			err = config.ErrNoConfirm
+		}
+		return err
+	})
+	return c, err
+}
+
+// ClearConfirm implements config.Store.
+func (db *DB) ClearConfirm(ctx context.Context, revision uint64) error {
+	return db.update(ctx, func(tx *bolt.Tx) error {
+		var c config.Confirm
+		ok, err := getJSON(tx, bucketConfirm, []byte(keyPending), &c)
+		if err != nil {
+			return err
+		}
+		if !ok || c.Revision != revision {
+			return fmt.Errorf("confirm revision %d: %w", revision, config.ErrNoConfirm)
+		}
+		_, err = remove(tx, bucketConfirm, []byte(keyPending))
+		return err
+	})
 }
 
 func lastRevision(tx *bolt.Tx) (uint64, error) {
@@ -108,18 +140,18 @@ func lastRevision(tx *bolt.Tx) (uint64, error) {
 	return 0, nil
 }
 
-func revision(tx *bolt.Tx, n uint64) (Revision, error) {
-	var r Revision
+func revision(tx *bolt.Tx, n uint64) (config.Revision, error) {
+	var r config.Revision
 	ok, err := getJSON(tx, bucketRevisions, seqKey(n), &r)
 	if err != nil {
-		return Revision{}, err
+		return config.Revision{}, err
 	}
 	text, err := get(tx, bucketRevisionTexts, seqKey(n))
 	if err != nil {
-		return Revision{}, err
+		return config.Revision{}, err
 	}
 	if !ok || text == nil {
-		return Revision{}, fmt.Errorf("configuration revision %d: %w", n, ErrNotFound)
+		return config.Revision{}, fmt.Errorf("%w: number %d: %w", config.ErrNoRevision, n, ErrNotFound)
 	}
 	r.Text = bytes.Clone(text)
 	return r, nil

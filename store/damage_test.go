@@ -16,6 +16,7 @@ import (
 
 	"ze.internal/ze/appliance/audit"
 	"ze.internal/ze/appliance/bgp"
+	"ze.internal/ze/appliance/config"
 )
 
 // openBytes opens a store whose file has this content.
@@ -58,11 +59,11 @@ func mustNotLie(t *testing.T, f fixture, file []byte, what string) (opened bool)
 	if len(got) < len(f.content) && len(bad) == 0 && readErr == nil {
 		t.Errorf("%s: %d of %d things are gone and nothing is reported", what, len(f.content)-len(got), len(f.content))
 	}
-	db.bolt.NoSync = true // this is about panics
+	db.bolt.Load().NoSync = true // this is about panics
 	db.CreateToken(t.Context(), testToken("new"))
 	db.DeleteToken(t.Context(), "token-11")
 	db.AppendAudit(t.Context(), []audit.Record{{Phase: audit.Call}})
-	db.AddRevision(t.Context(), Revision{Text: []byte("x")})
+	addRevision(t.Context(), db, config.Revision{Text: []byte("x")})
 	db.DeleteBlob(t.Context(), "blob-2")
 	return true
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -27,9 +29,8 @@ var (
 
 // What to do next, for errors that can come from several places.
 const (
-	nextDamaged = "the file was not changed; restore the last backup in its place, or keep a copy aside and ask for help"
-	nextFailed  = "check the disk and the kernel's log, then start the daemon again; what was acknowledged is on disk"
-	nextSpace   = "free space on this file system; reads go on, and writes work again as soon as there is room"
+	nextFailed = "check the disk and the kernel's log, then start the daemon again; what was acknowledged is on disk"
+	nextSpace  = "free space on this file system; reads go on, and writes work again as soon as there is room"
 )
 
 // Error is a failure of the store as a whole: what is wrong, with which file,
@@ -70,8 +71,74 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Kind, e.Cause}
 }
 
+// Outage says what is the matter, without paths, and what the user can do: the
+// store cannot do its work, whatever was asked of it.
+func (e *Error) Outage() (message, next string) { return "the store: " + e.Kind.Error(), e.Next }
+
 func damaged(path, detail string) error {
-	return &Error{Kind: ErrDamaged, Path: path, Detail: detail, Next: nextDamaged}
+	return &Error{Kind: ErrDamaged, Path: path, Detail: detail, Next: nextDamaged(path)}
+}
+
+// Tell says what a caller of a command may be told: a code of package command,
+// and what to do next.
+func (e *Error) Tell() (code, next string) {
+	switch e.Kind {
+	case ErrDamaged, ErrTooNew:
+		return "damaged", e.Next
+	case ErrExists:
+		return "conflict", e.Next
+	case ErrMissing:
+		return "not-found", e.Next
+	}
+	return "unavailable", e.Next
+}
+
+// CommandFor returns the command line that does rest on the database in dir, to
+// be run as it stands.
+func CommandFor(dir, rest string) string {
+	return fmt.Sprintf("`ze --data %s %s`", shellWord(dir), rest)
+}
+
+func zeCommand(path, rest string) string { return CommandFor(filepath.Dir(path), rest) }
+
+func shellWord(s string) string {
+	if strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+:@") == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+func nextDamaged(path string) string {
+	return "the file was not changed; list what is wrong with " + zeCommand(path, "store check") +
+		", put a backup in its place with " + zeCommand(path, "store restore BACKUP")
+}
+
+func nextFallback(path string) string {
+	return nextDamaged(path) + ", or, if there is none, go on with that state with " +
+		zeCommand(path, "store restore "+shellWord(path)+" fallback")
+}
+
+// nextTooNew names the copy made before the first upgrade to a form that is
+// newer than known, if it is there.
+func nextTooNew(path string, known int) string {
+	next := "the file was not changed; install that version again, or restore a copy made before the upgrade with "
+	copies, err := filepath.Glob(globWord(path) + beforeSuffix + "*")
+	if err != nil {
+		copies = nil
+	}
+	oldest, file := 0, "BACKUP"
+	for _, c := range copies {
+		n, err := strconv.Atoi(strings.TrimPrefix(c, path+beforeSuffix))
+		if err == nil && n > known && (oldest == 0 || n < oldest) {
+			oldest, file = n, shellWord(c)
+		}
+	}
+	return next + zeCommand(path, "store restore "+file)
+}
+
+// globWord returns the pattern that matches path only.
+func globWord(path string) string {
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
 }
 
 // openError classifies what bbolt, or the system, answered on opening the file.

@@ -43,7 +43,8 @@ func mustExist(dir string) error {
 		return &Error{Kind: ErrMissing, Path: path, Next: "run `ze init` to create one"}
 	}
 	return &Error{Kind: ErrMissing, Path: path, Detail: "it was created here earlier and is gone",
-		Next: "restore a backup; to start empty instead, remove " + filepath.Join(dir, markerName)}
+		Next: "put a backup in its place with " + zeCommand(path, "store restore BACKUP") +
+			"; to start empty instead, remove " + filepath.Join(dir, markerName)}
 }
 
 func isFirstStart(dir string) bool {
@@ -139,9 +140,9 @@ func writeNew(path, instance string, now time.Time) error {
 		return err
 	}
 	f.Close()
-	b, err := bolt.Open(path, fileMode, &bolt.Options{Timeout: time.Second, NoFreelistSync: true, FreelistType: bolt.FreelistMapType})
+	b, err := openNew(path)
 	if err != nil {
-		return openError(path, err)
+		return err
 	}
 	if err := b.Update(func(tx *bolt.Tx) error { return initialize(tx, instance, now) }); err != nil {
 		b.Close()
@@ -157,6 +158,15 @@ func writeNew(path, instance string, now time.Time) error {
 		return systemError(path, err)
 	}
 	return syncFile(path)
+}
+
+// openNew makes an empty file a database of bbolt's, without any content.
+func openNew(path string) (*bolt.DB, error) {
+	b, err := bolt.Open(path, fileMode, &bolt.Options{Timeout: time.Second, NoFreelistSync: true, FreelistType: bolt.FreelistMapType})
+	if err != nil {
+		return nil, openError(path, err)
+	}
+	return b, nil
 }
 
 // writeMarker makes the marker file if it is missing; durable when it returns.

@@ -23,31 +23,12 @@ import (
 
 	"ze.internal/ze/appliance/audit"
 	"ze.internal/ze/appliance/bgp"
+	"ze.internal/ze/appliance/config"
 )
 
 func verifyChain(t testing.TB, db *DB) {
 	t.Helper()
-	head, err := db.AuditHead(t.Context())
-	check(t, err)
-	err = audit.Verify(func(yield func(audit.Record, error) bool) {
-		var after uint64
-		for {
-			page, err := db.AuditRecords(t.Context(), after, 100)
-			if err != nil {
-				yield(audit.Record{}, err)
-				return
-			}
-			for _, r := range page {
-				if !yield(r, nil) {
-					return
-				}
-				after = r.Seq
-			}
-			if len(page) == 0 {
-				return
-			}
-		}
-	}, head)
+	_, err := db.VerifyAudit(t.Context())
 	check(t, err)
 }
 
@@ -55,7 +36,7 @@ func verifyChain(t testing.TB, db *DB) {
 // pages, inline buckets, overflow pages and free pages.
 func fill(t testing.TB, db *DB) {
 	t.Helper()
-	db.bolt.NoSync = true // until it is closed, which is soon; a sync for each change takes seconds
+	db.bolt.Load().NoSync = true // until it is closed, which is soon; a sync for each change takes seconds
 	ctx := t.Context()
 	for i := range 40 {
 		check(t, db.CreateToken(ctx, testToken(fmt.Sprintf("token-%02d", i))))
@@ -76,7 +57,7 @@ func fill(t testing.TB, db *DB) {
 	}, nil))
 	check(t, db.ReplaceAnnouncements(ctx, nil, []string{"gone", "never there"}))
 	for i := range 4 {
-		_, err := db.AddRevision(ctx, Revision{Who: "alice", How: "cli", Text: []byte(strings.Repeat(fmt.Sprintf("peer p%d { }\n", i), 200))})
+		_, err := addRevision(ctx, db, config.Revision{Who: "alice", How: "cli", Text: []byte(strings.Repeat(fmt.Sprintf("peer p%d { }\n", i), 200))})
 		check(t, err)
 		_, err = db.PutBlob(ctx, fmt.Sprintf("blob-%d", i), []byte(strings.Repeat("b", i*3000)))
 		check(t, err)
@@ -142,7 +123,7 @@ func dump(t testing.TB, db *DB) (map[string]string, error) {
 		if err == nil {
 			add("text", fmt.Sprint(n), string(v.Text))
 		}
-		if err != nil && !errors.Is(err, ErrNotFound) {
+		if err != nil && !errors.Is(err, config.ErrNoRevision) {
 			errs = append(errs, err)
 		}
 	}
@@ -293,7 +274,7 @@ func TestMetrics(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(db.Collectors()...)
 	check(t, db.CreateToken(t.Context(), testToken("a")))
-	_, err := db.AddRevision(t.Context(), Revision{Text: []byte("x")})
+	_, err := addRevision(t.Context(), db, config.Revision{Text: []byte("x")})
 	check(t, err)
 	check(t, testutil.GatherAndCompare(registry, bytes.NewBufferString(`
 # HELP ze_store_records Records kept.

@@ -18,8 +18,6 @@ const (
 	keyInstance = "instance"
 )
 
-const nextTooNew = "install that version again, or restore the backup made before the upgrade; the file was not changed"
-
 // Meta is what the database says about itself.
 type Meta struct {
 	Instance string    `json:"instance"`
@@ -56,12 +54,13 @@ func initialize(tx *bolt.Tx, instance string, now time.Time) error {
 			return err
 		}
 	}
-	if err := tx.Bucket([]byte(bucketMeta)).Put([]byte(keySchema), strconv.AppendInt(nil, schemaVersion, 10)); err != nil {
+	if err := writeSchema(tx, schemaVersion); err != nil {
 		return err
 	}
 	return putJSON(tx, bucketMeta, []byte(keyInstance), Meta{Instance: instance, Created: now.UTC()})
 }
 
+// schema reads the version of the database's form, whatever it is.
 func schema(tx *bolt.Tx) (int, error) {
 	b := tx.Bucket([]byte(bucketMeta))
 	if b == nil {
@@ -71,20 +70,28 @@ func schema(tx *bolt.Tx) (int, error) {
 	if err != nil || v < 1 {
 		return 0, damaged(tx.DB().Path(), "the schema version cannot be read")
 	}
-	if v > schemaVersion {
-		return 0, &Error{Kind: ErrTooNew, Path: tx.DB().Path(),
-			Detail: fmt.Sprintf("schema version %d, this version knows up to %d", v, schemaVersion), Next: nextTooNew}
-	}
 	return v, nil
 }
 
-// verify checks the schema version, then every record and tally. Bad records
-// are reported and left alone; records that are missing are not tolerated.
-func (db *DB) verify() error {
-	ctx := context.Background()
-	if err := db.view(ctx, func(tx *bolt.Tx) error { _, err := schema(tx); return err }); err != nil {
-		return err
+// knownSchema is schema, and ErrTooNew for a version this program does not know.
+func knownSchema(tx *bolt.Tx, known int) (int, error) {
+	v, err := schema(tx)
+	if err == nil && v > known {
+		path := tx.DB().Path()
+		err = &Error{Kind: ErrTooNew, Path: path, Next: nextTooNew(path, known),
+			Detail: fmt.Sprintf("schema version %d, this version knows up to %d", v, known)}
 	}
+	return v, err
+}
+
+func writeSchema(tx *bolt.Tx, v int) error {
+	// Raw, so that any version can read it.
+	return tx.Bucket([]byte(bucketMeta)).Put([]byte(keySchema), strconv.AppendInt(nil, int64(v), 10))
+}
+
+// verify reads every record and tally. Bad records are reported and left alone;
+// records that are missing are not tolerated.
+func (db *DB) verify(ctx context.Context) error {
 	bad, err := db.CheckRecords(ctx)
 	for i := range bad {
 		db.skipBad(&bad[i])

@@ -50,8 +50,7 @@ func (w *walker) metas(fallback bool) (metaPage, string, error) {
 	}
 	detail := fmt.Sprintf("meta page %d: %v; the other one describes the state after commit %d, one before the last or the last", page, bad, survivor.txid)
 	if !fallback {
-		return metaPage{}, "", &Error{Kind: ErrDamaged, Detail: detail,
-			Next: "restore the last backup, or open with fallback to that state; the file was not changed"}
+		return metaPage{}, "", &Error{Kind: ErrDamaged, Detail: detail}
 	}
 	return survivor, "using a database with a damaged meta page: the last change may be lost: " + detail, nil
 }
@@ -93,7 +92,7 @@ func (w *walker) readMeta(offset uint64) (metaPage, error) {
 		return metaPage{}, wrong("its checksum is wrong")
 	}
 	if v := native.Uint32(b[4:]); v != metaVersion {
-		return metaPage{}, &Error{Kind: ErrTooNew, Detail: fmt.Sprintf("bbolt file version %d, this version knows %d", v, metaVersion), Next: nextTooNew}
+		return metaPage{}, &Error{Kind: ErrTooNew, Detail: fmt.Sprintf("bbolt file version %d, this version knows %d", v, metaVersion)}
 	}
 	m := metaPage{
 		pageSize: uint64(native.Uint32(b[8:])),

@@ -51,9 +51,8 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	err := c.db.view(context.Background(), func(tx *bolt.Tx) error {
-		stats := c.db.bolt.Stats()
 		gauge(c.size, float64(tx.Size()))
-		gauge(c.free, float64((stats.FreePageN+stats.PendingPageN)*c.db.bolt.Info().PageSize))
+		gauge(c.free, float64(freeBytes(tx)))
 		for _, k := range kinds {
 			t, err := readTally(tx, k.bucket)
 			if err != nil {

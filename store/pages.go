@@ -50,30 +50,49 @@ var native = binary.NativeEndian
 // acknowledged change. fallback accepts that; the warning then says so. A crash
 // does not bring this about: a meta page lies within one sector.
 func checkPages(path string, fallback bool) (warning string, err error) {
-	f, err := os.Open(path)
+	w, err := openWalker(path)
 	if err != nil {
-		return "", systemError(path, err)
+		return "", err
 	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return "", systemError(path, err)
-	}
-	w := &walker{file: f, size: uint64(info.Size())}
+	defer w.file.Close()
 	meta, warning, err := w.metas(fallback)
 	if err == nil {
 		err = w.walk(meta)
 	}
+	return warning, pagesError(path, err)
+}
+
+func openWalker(path string) (*walker, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, systemError(path, err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, systemError(path, err)
+	}
+	return &walker{file: f, size: uint64(info.Size())}, nil
+}
+
+// pagesError is what an error of a walker means for the file.
+func pagesError(path string, err error) error {
 	switch e := err.(type) {
 	case nil:
-		return warning, nil
+		return nil
 	case pageError:
-		return "", damaged(path, string(e))
+		return damaged(path, string(e))
 	case *Error:
 		e.Path = path
-		return "", e
+		switch e.Kind {
+		case ErrTooNew:
+			e.Next = nextTooNew(path, schemaVersion)
+		case ErrDamaged:
+			e.Next = nextFallback(path)
+		}
+		return e
 	default:
-		return "", systemError(path, err)
+		return systemError(path, err)
 	}
 }
 
@@ -250,6 +269,9 @@ func (w *walker) leaf(b []byte, id uint64, depth int, low, high []byte) error {
 		case 0:
 		case flagBucket:
 			if err := w.bucket(v, id, depth); err != nil {
+				if e, ok := err.(pageError); ok {
+					err = wrong("bucket %s: %s", k, string(e))
+				}
 				return err
 			}
 		default:

@@ -16,6 +16,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"ze.internal/ze/appliance/audit"
+	"ze.internal/ze/appliance/config"
 )
 
 // The test binary runs itself as another process that uses a store: the first
@@ -69,7 +70,7 @@ func child(mode, dir string) {
 			if err := db.AppendAudit(ctx, []audit.Record{{Phase: audit.Call, Command: "n" + strconv.Itoa(n)}}); err != nil {
 				say(err)
 			}
-			if _, err := db.AddRevision(ctx, Revision{Text: []byte(strconv.Itoa(n))}); err != nil {
+			if _, err := addRevision(ctx, db, config.Revision{Text: []byte(strconv.Itoa(n))}); err != nil {
 				say(err)
 			}
 			fmt.Println(n)

@@ -20,23 +20,26 @@ const (
 
 // Buckets that hold records; each has an entry in bucketTally.
 const (
-	bucketMeta          = "meta"
-	bucketTokens        = "tokens"
-	bucketTokenNames    = "token-names"
-	bucketAnnouncements = "announcements"
-	bucketAudit         = "audit"
-	bucketAuditHead     = "audit-head"
-	bucketRevisions     = "revisions"
-	bucketRevisionTexts = "revision-texts"
-	bucketBlobs         = "blobs"
-	bucketBlobData      = "blob-data"
+	bucketMeta           = "meta"
+	bucketTokens         = "tokens"
+	bucketTokenNames     = "token-names"
+	bucketAnnouncements  = "announcements"
+	bucketAudit          = "audit"
+	bucketAuditHead      = "audit-head"
+	bucketRevisions      = "revisions"
+	bucketRevisionTexts  = "revision-texts"
+	bucketCandidates     = "candidates"
+	bucketCandidateTexts = "candidate-texts"
+	bucketConfirm        = "confirm"
+	bucketBlobs          = "blobs"
+	bucketBlobData       = "blob-data"
 
 	bucketTally = "tally"
 )
 
 var buckets = [...]string{
 	bucketMeta, bucketTokens, bucketTokenNames, bucketAnnouncements, bucketAudit, bucketAuditHead,
-	bucketRevisions, bucketRevisionTexts, bucketBlobs, bucketBlobData,
+	bucketRevisions, bucketRevisionTexts, bucketCandidates, bucketCandidateTexts, bucketConfirm, bucketBlobs, bucketBlobData,
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

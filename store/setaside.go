@@ -22,7 +22,7 @@ func SetAside(o Options) (string, error) {
 	}
 	defer l.release()
 	path := filepath.Join(o.Dir, FileName)
-	aside := path + ".replaced-" + o.Clock().UTC().Format("20060102T150405.000000000Z")
+	aside := asideName(o, path)
 	switch err := os.Rename(path, aside); {
 	case errors.Is(err, fs.ErrNotExist):
 		aside = ""
@@ -38,4 +38,9 @@ func SetAside(o Options) (string, error) {
 		return "", fmt.Errorf("forget the database kept aside: %w", err)
 	}
 	return aside, syncDir(o.Dir)
+}
+
+// asideName is what a database that is given up is called from then on.
+func asideName(o Options, path string) string {
+	return path + ".replaced-" + o.Clock().UTC().Format("20060102T150405.000000000Z")
 }

@@ -10,35 +10,45 @@
 //
 //	meta             schema          -> decimal number, raw, so that any later version can read it
 //	                 instance        -> JSON: instance name, time of creation
+//	                 clock           -> Unix time in nanoseconds (8 B): the latest seen
 //	tally            BUCKET          -> number of records in BUCKET and their digest, checksummed
 //	tokens           SHA-256 (32 B)  -> JSON: token without secret
 //	token-names      NAME            -> SHA-256 (32 B)
 //	announcements    ID              -> JSON: announcement, prefixes as one string
 //	audit            SEQ (8 B)       -> JSON: audit.Record
 //	audit-head       head            -> JSON: audit.Head, the end of the chain
+//	                 anchor          -> JSON: audit.Head, the last record removed for its age
 //	revisions        NUMBER (8 B)    -> JSON: revision without text
 //	revision-texts   NUMBER (8 B)    -> text
+//	candidates       OWNER           -> JSON: candidate without text
+//	candidate-texts  OWNER           -> text
+//	confirm          pending         -> JSON: the commit that waits to be confirmed
 //	blobs            NAME            -> JSON: digest, size, time
 //	blob-data        SHA-256 (32 B)  -> bytes, kept once however many names refer to them
 //
 // Numbers in keys are big-endian, so that the order of keys is theirs.
 //
 // Beside ze.db stand ze.lock, locked while a process has the store open and
-// holding its pid, and ze.db.created, which tells a first start from a lost file.
+// holding its pid; ze.db.created, which tells a first start from a lost file;
+// ze.db.before-N, the state before an upgrade to schema version N; and
+// ze.db.replaced-TIME, what was given up for a restored or a new database.
 package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 )
 
 // Names of the files in the data directory.
@@ -58,20 +68,27 @@ type Options struct {
 	Clock       func() time.Time // default time.Now
 	Logger      zerolog.Logger
 	LockTimeout time.Duration // how long to wait for another process to let go; default 1 s
+
+	migrations   []migration // from version 1 on; default migrations()
+	compactAbove int64       // bytes; Open gives back free space in larger files; default 64 MiB
 }
 
 // DB is an open store. Its methods are safe for concurrent use; each is one
 // atomic step, and a change is durable when its method returns nil.
 type DB struct {
-	path  string
-	clock func() time.Time
-	log   zerolog.Logger
-	lock  *lock
-	bolt  *bolt.DB
+	path       string
+	clock      func() time.Time
+	log        zerolog.Logger
+	lock       *lock
+	migrations []migration
+	bolt       atomic.Pointer[bolt.DB] // another one after compaction
 
-	writer  chan struct{} // holds one value while nobody writes; taken with a context, unlike bbolt's mutex
-	failing sync.Once
-	failed  chan struct{} // closed after the first I/O error
+	queue       queue         // changes that wait for a transaction
+	writer      chan struct{} // holds one value while no transaction is under way
+	maintenance chan struct{} // holds one value while nothing works on the file as a whole
+	failing     sync.Once
+	failed      chan struct{} // closed after the first I/O error
+	latest      atomic.Int64  // highest time seen, Unix nanoseconds
 
 	commits  prometheus.Histogram
 	mu       sync.Mutex // guards reported
@@ -99,8 +116,10 @@ func Create(o Options) error {
 
 // Open opens the store in o.Dir for this process alone. Before bbolt sees the
 // file every page of it is checked, then every record; a file that fails is
-// left as it is. Errors are of type *Error: ErrMissing, ErrLocked, ErrAccess,
-// ErrDamaged, ErrTooNew, ErrNoSpace, ErrFailed.
+// left as it is. An older form is brought up to date after a copy of the file
+// was put beside it, and free space is given back when there is much of it.
+// Errors are of type *Error: ErrMissing, ErrLocked, ErrAccess, ErrDamaged,
+// ErrTooNew, ErrNoSpace, ErrFailed.
 func Open(o Options) (*DB, error) {
 	o = o.withDefaults()
 	if o.Create {
@@ -132,6 +151,12 @@ func (o Options) withDefaults() Options {
 	if o.LockTimeout <= 0 {
 		o.LockTimeout = time.Second
 	}
+	if o.migrations == nil {
+		o.migrations = migrations()
+	}
+	if o.compactAbove <= 0 {
+		o.compactAbove = 64 << 20
+	}
 	return o
 }
 
@@ -157,26 +182,63 @@ func open(o Options, l *lock) (*DB, error) {
 	if warning != "" {
 		o.Logger.Warn().Str("path", path).Msg(warning)
 	}
-	b, err := openBolt(path, o.LockTimeout)
+	db, err := newDB(o, path)
+	if err != nil {
+		return nil, err
+	}
+	db.lock = l
+	if err := db.prepare(o); err != nil {
+		db.bolt.Load().Close()
+		return nil, err
+	}
+	return db, nil
+}
+
+// newDB opens a file whose pages have been checked.
+func newDB(o Options, path string) (*DB, error) {
+	b, err := openBolt(path, path, bolt.Options{Timeout: o.LockTimeout})
 	if err != nil {
 		return nil, err
 	}
 	db := &DB{
-		path: path, clock: o.Clock, log: o.Logger, lock: l, bolt: b,
-		writer: make(chan struct{}, 1), failed: make(chan struct{}),
+		path: path, clock: o.Clock, log: o.Logger, migrations: o.migrations,
+		writer: make(chan struct{}, 1), maintenance: make(chan struct{}, 1), failed: make(chan struct{}),
 		commits: newCommitHistogram(), reported: map[string]bool{},
 	}
+	db.bolt.Store(b)
 	db.writer <- struct{}{}
-	if err := db.verify(); err != nil {
-		b.Close()
-		return nil, err
+	db.maintenance <- struct{}{}
+	return db, nil
+}
+
+// prepare makes an open file ready for use: checks it, upgrades it, and gives
+// back what it does not need.
+func (db *DB) prepare(o Options) error {
+	ctx := context.Background()
+	if err := db.upgrade(ctx); err != nil {
+		return err
+	}
+	if err := db.addBuckets(ctx); err != nil {
+		return err
+	}
+	if err := db.verify(ctx); err != nil {
+		return err
+	}
+	if err := db.loadClock(ctx); err != nil {
+		return err
 	}
 	// A crash between the rename and the marker leaves a complete database without one.
 	if err := writeMarker(o.Dir); err != nil {
-		b.Close()
-		return nil, err
+		return err
 	}
-	return db, nil
+	if stats, err := db.Stats(ctx); err != nil {
+		return err
+	} else if stats.Size > o.compactAbove && stats.Free > stats.Size/2 {
+		if _, err := db.Compact(ctx); err != nil {
+			db.log.Warn().Err(err).Msg("free space in the database could not be given back; going on without")
+		}
+	}
+	return nil
 }
 
 // openBolt opens the file with our settings. NoFreelistSync keeps the list of
@@ -188,28 +250,27 @@ func open(o Options, l *lock) (*DB, error) {
 // process unless SetPanicOnFault turns it into a panic. bbolt also reads the
 // tree in a goroutine of its own, where nothing can recover; so checkPages has
 // walked it before, and this is the second line of defence.
-func openBolt(path string, timeout time.Duration) (b *bolt.DB, err error) {
-	var file *os.File
+//
+// name is what the database is called in messages, file what is opened.
+func openBolt(name, file string, o bolt.Options) (b *bolt.DB, err error) {
+	var opened *os.File
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if r := recover(); r != nil {
-			file.Close()
-			b, err = nil, damaged(path, fmt.Sprint(r))
+			opened.Close()
+			b, err = nil, damaged(name, fmt.Sprint(r))
 		}
 	}()
-	b, err = bolt.Open(path, fileMode, &bolt.Options{
-		Timeout:        timeout,
-		NoFreelistSync: true,
-		FreelistType:   bolt.FreelistMapType,
-		OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
-			// Without O_CREATE: a file that vanished must not come back empty.
-			f, err := os.OpenFile(name, flag&^os.O_CREATE, mode)
-			file = f
-			return f, err
-		},
-	})
+	o.NoFreelistSync, o.FreelistType = true, bolt.FreelistMapType
+	o.OpenFile = func(_ string, flag int, mode os.FileMode) (*os.File, error) {
+		// Without O_CREATE: a file that vanished must not come back empty.
+		f, err := os.OpenFile(file, flag&^os.O_CREATE, mode)
+		opened = f
+		return f, err
+	}
+	b, err = bolt.Open(name, fileMode, &o)
 	if err != nil {
-		return nil, openError(path, err)
+		return nil, openError(name, err)
 	}
 	return b, nil
 }
@@ -217,7 +278,7 @@ func openBolt(path string, timeout time.Duration) (b *bolt.DB, err error) {
 // Close waits for the transactions that are under way, closes the file and lets
 // go of the lock.
 func (db *DB) Close() error {
-	err := db.bolt.Close()
+	err := db.bolt.Load().Close()
 	db.lock.release()
 	if err != nil {
 		return fmt.Errorf("close store %s: %w", db.path, err)
@@ -242,55 +303,14 @@ func (db *DB) view(ctx context.Context, fn func(tx *bolt.Tx) error) (err error) 
 			err = db.panicked(r)
 		}
 	}()
-	return db.bolt.View(fn)
-}
-
-// update runs fn in a write transaction and commits it. An error of fn's own
-// changes nothing and is returned as it is.
-func (db *DB) update(ctx context.Context, fn func(tx *bolt.Tx) error) error {
-	select {
-	case <-db.writer:
-		defer func() { db.writer <- struct{}{} }()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	select {
-	case <-db.failed:
-		return &Error{Kind: ErrFailed, Path: db.path, Next: nextFailed}
-	default:
-	}
-	return db.transact(fn)
-}
-
-func (db *DB) transact(fn func(tx *bolt.Tx) error) (err error) {
-	start := time.Now()
-	tx, err := db.bolt.Begin(true)
-	if err != nil {
-		return openError(db.path, err)
-	}
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if r := recover(); r != nil {
-			// Not bbolt's own way back after a panic (DB.Update): that reads the
-			// whole tree again, in a goroutine nothing can recover in.
-			tx.Rollback()
-			err = db.panicked(r)
-			db.fail(err)
+	for {
+		b := db.bolt.Load()
+		err = b.View(fn)
+		// Compaction has put another file in its place between the two lines above.
+		if !errors.Is(err, bolterrors.ErrDatabaseNotOpen) || db.bolt.Load() == b {
+			return err
 		}
-	}()
-	if err := fn(tx); err != nil {
-		tx.Rollback()
-		return err
 	}
-	if err := tx.Commit(); err != nil {
-		err = commitError(db.path, err)
-		if isFailure(err) {
-			db.fail(err)
-		}
-		return err
-	}
-	db.commits.Observe(time.Since(start).Seconds())
-	return nil
 }
 
 func (db *DB) fail(err error) {

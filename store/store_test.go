@@ -14,6 +14,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"ze.internal/ze/appliance/access"
+	"ze.internal/ze/appliance/config"
 )
 
 // now is what the clock of test stores shows.
@@ -58,6 +59,16 @@ func testToken(name string) access.Token {
 		Name: name, Accessor: "acc-" + name, Digest: access.DigestOf(name), Scope: access.Write,
 		Allow: []string{"show bgp"}, Deny: []string{"request"}, Created: now, Expires: now.Add(time.Hour),
 	}
+}
+
+// addRevision keeps r as the next revision and returns its number.
+func addRevision(ctx context.Context, db *DB, r config.Revision) (uint64, error) {
+	last, err := db.LatestRevision(ctx)
+	if err != nil && !errors.Is(err, config.ErrNoRevision) {
+		return 0, err
+	}
+	r = config.NewRevision(last.Number, now, r.Who, r.How, r.Comment, r.Text)
+	return r.Number, db.CommitRevision(ctx, config.Step{Revision: r})
 }
 
 func TestTokensRoundTrip(t *testing.T) {
@@ -109,11 +120,11 @@ func TestNamesAreChecked(t *testing.T) {
 func TestRevisions(t *testing.T) {
 	ctx, o := t.Context(), options(privateDir(t))
 	db := openTest(t, o)
-	if _, err := db.LatestRevision(ctx); !errors.Is(err, ErrNotFound) {
+	if _, err := db.LatestRevision(ctx); !errors.Is(err, config.ErrNoRevision) {
 		t.Errorf("latest of none: %v", err)
 	}
 	for i, text := range []string{"bgp { }", "", "environment { }"} {
-		n, err := db.AddRevision(ctx, Revision{Who: "alice", How: "cli", Comment: text, Text: []byte(text)})
+		n, err := addRevision(ctx, db, config.Revision{Who: "alice", How: "cli", Comment: text, Text: []byte(text)})
 		check(t, err)
 		if n != uint64(i+1) {
 			t.Fatalf("revision %d has number %d", i+1, n)
@@ -123,7 +134,7 @@ func TestRevisions(t *testing.T) {
 	db = openTest(t, o)
 	latest, err := db.LatestRevision(ctx)
 	check(t, err)
-	want := Revision{Number: 3, Time: now, Who: "alice", How: "cli", Comment: "environment { }",
+	want := config.Revision{Number: 3, Time: now, Who: "alice", How: "cli", Comment: "environment { }",
 		Digest: "dec8661f9b4514464bb0de06f481d61de54359c7687e7d04ee6957e51fc24a90", Text: []byte("environment { }")}
 	if !reflect.DeepEqual(latest, want) {
 		t.Errorf("latest: %+v", latest)
@@ -133,7 +144,7 @@ func TestRevisions(t *testing.T) {
 	if string(first.Text) != "bgp { }" || first.Digest == latest.Digest {
 		t.Errorf("first: %+v", first)
 	}
-	if _, err := db.Revision(ctx, 4); !errors.Is(err, ErrNotFound) {
+	if _, err := db.Revision(ctx, 4); !errors.Is(err, config.ErrNoRevision) {
 		t.Errorf("revision 4: %v", err)
 	}
 	all, err := db.Revisions(ctx)
@@ -141,7 +152,7 @@ func TestRevisions(t *testing.T) {
 	if len(all) != 3 || all[2].Text != nil || all[2].Number != 3 {
 		t.Errorf("list: %+v", all)
 	}
-	if _, err := db.AddRevision(ctx, Revision{Text: make([]byte, MaxRevisionSize+1)}); !errors.Is(err, ErrInvalid) {
+	if _, err := addRevision(ctx, db, config.Revision{Text: make([]byte, MaxRevisionSize+1)}); !errors.Is(err, ErrInvalid) {
 		t.Errorf("too large: %v", err)
 	}
 }

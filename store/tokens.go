@@ -1,8 +1,11 @@
 package store
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -20,7 +23,9 @@ type tokenRecord struct {
 	Allow    []string  `json:"allow,omitempty"`
 	Deny     []string  `json:"deny,omitempty"`
 	Created  time.Time `json:"created"`
+	Used     time.Time `json:"used,omitzero"`
 	Expires  time.Time `json:"expires,omitzero"`
+	Rotated  bool      `json:"rotated,omitempty"` // another secret has taken its place; until it expires this one works too
 }
 
 func decodeToken(digest, payload []byte) (access.Token, error) {
@@ -34,45 +39,69 @@ func decodeToken(digest, payload []byte) (access.Token, error) {
 	}
 	return access.Token{
 		Name: r.Name, Accessor: r.Accessor, Digest: [32]byte(digest), Scope: scope,
-		Allow: r.Allow, Deny: r.Deny, Created: r.Created, Expires: r.Expires,
+		Allow: r.Allow, Deny: r.Deny, Created: r.Created, Used: r.Used, Expires: r.Expires, Rotated: r.Rotated,
 	}, nil
+}
+
+func putToken(tx *bolt.Tx, t access.Token) error {
+	return putJSON(tx, bucketTokens, t.Digest[:], tokenRecord{
+		Name: t.Name, Accessor: t.Accessor, Scope: t.Scope.String(), Allow: t.Allow, Deny: t.Deny,
+		Created: t.Created.UTC(), Used: t.Used.UTC(), Expires: t.Expires.UTC(), Rotated: t.Rotated,
+	})
 }
 
 // TokenByDigest implements access.TokenStore. Every request calls it, and it
 // reads the database each time: a revoked token is refused from the next call on.
 func (db *DB) TokenByDigest(ctx context.Context, digest [32]byte) (access.Token, error) {
 	var t access.Token
-	err := db.view(ctx, func(tx *bolt.Tx) error {
-		payload, err := get(tx, bucketTokens, digest[:])
-		if err != nil {
-			return err
-		}
-		if payload == nil {
-			return access.ErrNoToken
-		}
-		t, err = decodeToken(digest[:], payload)
+	err := db.view(ctx, func(tx *bolt.Tx) (err error) {
+		t, err = tokenByDigest(tx, digest[:])
 		return err
 	})
 	return t, err
+}
+
+func tokenByDigest(tx *bolt.Tx, digest []byte) (access.Token, error) {
+	payload, err := get(tx, bucketTokens, digest)
+	if err != nil {
+		return access.Token{}, err
+	}
+	if payload == nil {
+		return access.Token{}, access.ErrNoToken
+	}
+	return decodeToken(digest, payload)
 }
 
 // Tokens implements access.TokenStore.
 func (db *DB) Tokens(ctx context.Context) ([]access.Token, error) {
 	var tokens []access.Token
 	err := db.view(ctx, func(tx *bolt.Tx) error {
-		return db.each(tx, bucketTokens, func(digest, payload []byte) error {
-			t, err := decodeToken(digest, payload)
-			if err == nil {
-				tokens = append(tokens, t)
-			}
-			return err
+		tokens = nil
+		return db.eachToken(tx, func(t access.Token) error {
+			tokens = append(tokens, t)
+			return nil
 		})
 	})
 	if err != nil {
 		return nil, err
 	}
-	sortBy(tokens, func(t access.Token) string { return t.Name })
+	slices.SortStableFunc(tokens, func(a, b access.Token) int {
+		if a.Name != b.Name {
+			return cmp.Compare(a.Name, b.Name)
+		}
+		return b.Created.Compare(a.Created)
+	})
 	return tokens, nil
+}
+
+func (db *DB) eachToken(tx *bolt.Tx, fn func(access.Token) error) error {
+	return db.each(tx, bucketTokens, func(digest, payload []byte) error {
+		t, err := decodeToken(digest, payload)
+		if err != nil {
+			return err
+		}
+		return fn(t)
+	})
 }
 
 // CreateToken implements access.TokenStore.
@@ -90,14 +119,71 @@ func (db *DB) CreateToken(ctx context.Context, t access.Token) error {
 				return fmt.Errorf("create token %s: %w", t.Name, access.ErrTokenExists)
 			}
 		}
-		err := putJSON(tx, bucketTokens, t.Digest[:], tokenRecord{
-			Name: t.Name, Accessor: t.Accessor, Scope: t.Scope.String(), Allow: t.Allow, Deny: t.Deny,
-			Created: t.Created.UTC(), Expires: t.Expires.UTC(),
-		})
-		if err != nil {
+		if err := putToken(tx, t); err != nil {
 			return err
 		}
 		return put(tx, bucketTokenNames, []byte(t.Name), t.Digest[:])
+	})
+}
+
+// RotateToken implements access.TokenStore.
+func (db *DB) RotateToken(ctx context.Context, name string, next access.Token, until time.Time) (access.Token, error) {
+	var rotated access.Token
+	err := db.update(ctx, func(tx *bolt.Tx) error {
+		digest, err := get(tx, bucketTokenNames, []byte(name))
+		if err != nil {
+			return err
+		}
+		if digest == nil {
+			return fmt.Errorf("rotate token %s: %w", name, access.ErrNoToken)
+		}
+		old, err := tokenByDigest(tx, digest)
+		if err != nil {
+			return fmt.Errorf("rotate token %s: %w", name, err)
+		}
+		// Only the secret before this one goes on working, not those before it.
+		if _, err := db.removeToken(tx, name); err != nil {
+			return err
+		}
+		rotated = old
+		rotated.Digest, rotated.Accessor, rotated.Created, rotated.Used = next.Digest, next.Accessor, next.Created, time.Time{}
+		if err := putToken(tx, rotated); err != nil {
+			return err
+		}
+		if err := put(tx, bucketTokenNames, []byte(name), rotated.Digest[:]); err != nil || until.IsZero() {
+			return err
+		}
+		if old.Rotated = true; old.Expires.IsZero() || until.Before(old.Expires) {
+			old.Expires = until
+		}
+		return putToken(tx, old)
+	})
+	return rotated, err
+}
+
+// UseTokens implements access.TokenStore.
+func (db *DB) UseTokens(ctx context.Context, used map[[32]byte]time.Time) error {
+	if len(used) == 0 {
+		return nil
+	}
+	return db.update(ctx, func(tx *bolt.Tx) error {
+		for digest, at := range used {
+			t, err := tokenByDigest(tx, digest[:])
+			if errors.Is(err, access.ErrNoToken) || errors.Is(err, ErrBadRecord) {
+				continue // revoked in the meantime, and it stays so
+			}
+			if err != nil {
+				return err
+			}
+			if !at.After(t.Used) {
+				continue
+			}
+			t.Used = at
+			if err := putToken(tx, t); err != nil {
+				return err
+			}
+		}
+		return db.keepClock(tx)
 	})
 }
 
@@ -105,38 +191,41 @@ func (db *DB) CreateToken(ctx context.Context, t access.Token) error {
 // token must always be revocable.
 func (db *DB) DeleteToken(ctx context.Context, name string) error {
 	return db.update(ctx, func(tx *bolt.Tx) error {
-		// Not by way of the name record alone: that may be the damaged one.
-		var digests [][]byte
-		err := db.each(tx, bucketTokens, func(digest, payload []byte) error {
-			t, err := decodeToken(digest, payload)
-			if err == nil && t.Name == name {
-				digests = append(digests, t.Digest[:])
-			}
-			return err
-		})
-		if err != nil {
-			return err
+		found, err := db.removeToken(tx, name)
+		if err == nil && !found {
+			err = fmt.Errorf("delete token %s: %w", name, access.ErrNoToken)
 		}
-		switch digest, err := get(tx, bucketTokenNames, []byte(name)); {
-		case db.skipBad(err) != nil:
-			return err
-		case digest != nil:
-			digests = append(digests, append([]byte(nil), digest...))
-		}
-		found, err := remove(tx, bucketTokenNames, []byte(name))
-		if err != nil {
-			return err
-		}
-		for _, d := range digests {
-			ok, err := remove(tx, bucketTokens, d)
-			if err != nil {
-				return err
-			}
-			found = found || ok
-		}
-		if !found {
-			return fmt.Errorf("delete token %s: %w", name, access.ErrNoToken)
+		return err
+	})
+}
+
+// removeToken removes every secret of a token and reports whether there was one.
+func (db *DB) removeToken(tx *bolt.Tx, name string) (found bool, err error) {
+	// Not by way of the name record alone: that may be the damaged one.
+	var digests [][]byte
+	if err := db.eachToken(tx, func(t access.Token) error {
+		if t.Name == name {
+			digests = append(digests, t.Digest[:])
 		}
 		return nil
-	})
+	}); err != nil {
+		return false, err
+	}
+	switch digest, err := get(tx, bucketTokenNames, []byte(name)); {
+	case db.skipBad(err) != nil:
+		return false, err
+	case digest != nil:
+		digests = append(digests, append([]byte(nil), digest...))
+	}
+	if found, err = remove(tx, bucketTokenNames, []byte(name)); err != nil {
+		return false, err
+	}
+	for _, d := range digests {
+		ok, err := remove(tx, bucketTokens, d)
+		if err != nil {
+			return false, err
+		}
+		found = found || ok
+	}
+	return found, nil
 }

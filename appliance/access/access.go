@@ -7,6 +7,8 @@ package access
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -65,6 +67,26 @@ func (p *Principal) May(path string, need Scope) bool {
 	return false
 }
 
+// Delegate fits t to what the principal may do itself: nobody hands on more than
+// they have. What it is denied the token is denied, too. The error says what
+// would be too much.
+func (p *Principal) Delegate(t *Token) error {
+	if t.Scope > p.Scope {
+		return fmt.Errorf("scope %s is more than yours, %s", t.Scope, p.Scope)
+	}
+	for _, a := range t.Allow {
+		if p.Scope < Admin && !slices.ContainsFunc(p.Allow, func(own string) bool { return hasPathPrefix(a, own) }) {
+			return fmt.Errorf("%q is not among the commands you are allowed yourself", a)
+		}
+	}
+	for _, d := range p.Deny {
+		if !slices.Contains(t.Deny, d) {
+			t.Deny = append(t.Deny, d)
+		}
+	}
+	return nil
+}
+
 // View identifies what the principal can see: two principals with equal views
 // see the same commands, so answers that list commands are cached by it.
 func (p *Principal) View() string {
@@ -87,7 +109,9 @@ type Token struct {
 	Allow    []string
 	Deny     []string
 	Created  time.Time
+	Used     time.Time // last use, give or take a minute; zero: never
 	Expires  time.Time // zero: never
+	Rotated  bool      // the secret was replaced; this one works until it expires
 }
 
 // Errors a TokenStore returns; test with errors.Is.
@@ -100,7 +124,17 @@ var (
 // and durable when it returns.
 type TokenStore interface {
 	TokenByDigest(ctx context.Context, digest [32]byte) (Token, error) // ErrNoToken
-	Tokens(ctx context.Context) ([]Token, error)                       // sorted by name
+	Tokens(ctx context.Context) ([]Token, error)                       // sorted by name, a rotated one after its successor
 	CreateToken(ctx context.Context, t Token) error                    // ErrTokenExists
-	DeleteToken(ctx context.Context, name string) error                // ErrNoToken
+	DeleteToken(ctx context.Context, name string) error                // rotated ones too; ErrNoToken
+	// RotateToken gives the token called name the digest, accessor and time of
+	// creation of next, and returns it. Its old secret works until a time; zero:
+	// not any more. ErrNoToken.
+	RotateToken(ctx context.Context, name string, next Token, until time.Time) (Token, error)
+	// UseTokens keeps when tokens, by digest, were used last. One that is gone
+	// stays so.
+	UseTokens(ctx context.Context, used map[[32]byte]time.Time) error
+	// Now returns the time, never an earlier one than before: a clock that is set
+	// back brings no expired token to life.
+	Now() time.Time
 }

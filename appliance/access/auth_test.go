@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,11 +24,16 @@ import (
 
 // tokens stands for the store.
 type tokens struct {
+	mu       sync.Mutex
 	byDigest map[[32]byte]Token
 	err      error
+	writes   int
+	now      func() time.Time
 }
 
 func (s *tokens) TokenByDigest(_ context.Context, digest [32]byte) (Token, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.err != nil {
 		return Token{}, s.err
 	}
@@ -36,6 +42,32 @@ func (s *tokens) TokenByDigest(_ context.Context, digest [32]byte) (Token, error
 		return Token{}, ErrNoToken
 	}
 	return t, nil
+}
+func (s *tokens) Now() time.Time {
+	if s.now == nil {
+		return time.Now()
+	}
+	return s.now()
+}
+
+func (s *tokens) UseTokens(_ context.Context, used map[[32]byte]time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return s.err
+	}
+	s.writes++
+	for digest, at := range used {
+		if t, ok := s.byDigest[digest]; ok {
+			t.Used = at
+			s.byDigest[digest] = t
+		}
+	}
+	return nil
+}
+
+func (s *tokens) RotateToken(context.Context, string, Token, time.Time) (Token, error) {
+	return Token{}, errors.ErrUnsupported
 }
 func (s *tokens) Tokens(context.Context) ([]Token, error)   { return nil, errors.ErrUnsupported }
 func (s *tokens) CreateToken(context.Context, Token) error  { return errors.ErrUnsupported }
@@ -68,7 +100,7 @@ func TestSecrets(t *testing.T) {
 func TestAuthenticate(t *testing.T) {
 	now := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
 	secret, static := NewSecret(rand.Reader), NewSecret(rand.Reader)
-	s := &tokens{byDigest: map[[32]byte]Token{}}
+	s := &tokens{byDigest: map[[32]byte]Token{}, now: func() time.Time { return now }}
 	s.add(secret, Token{Name: "ci", Accessor: "acc", Scope: Read, Allow: []string{"announce"}, Deny: []string{"show bgp"}})
 	s.add("old", Token{Name: "old", Expires: now})
 	s.add("new", Token{Name: "new", Expires: now.Add(1)})
@@ -76,7 +108,7 @@ func TestAuthenticate(t *testing.T) {
 	admin := &Principal{Name: "static", Accessor: "static:static", Scope: Admin}
 	for _, mode := range []string{ModeBearer, ModeBearerList} {
 		a, err := NewAuthenticator(AuthOptions{
-			Mode: mode, Store: s, Clock: func() time.Time { return now },
+			Mode: mode, Store: s,
 			Static: []StaticToken{{Name: "static", Digest: DigestOf(static), Scope: Admin}},
 		})
 		if err != nil {
@@ -209,6 +241,7 @@ func TestGate(t *testing.T) {
 		}
 		return s
 	}
+	public := []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:1"), netip.MustParseAddrPort("192.0.2.1:8080")}
 	loopback := []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:8080"), netip.MustParseAddrPort("[::1]:8080")}
 	for _, c := range []struct {
 		name string
@@ -233,10 +266,20 @@ func TestGate(t *testing.T) {
 		{"two tokens", Settings{Mode: ModeBearerList, Identities: []StaticToken{id("a", "1"), id("b", "1")}}, []string{"identity[b]/token: identity a has the same"}},
 		{"identity in bearer", Settings{Mode: ModeBearer, HasToken: true, Identities: []StaticToken{id("a", "1")}}, []string{"identity: identities have no effect"}},
 		{"all interfaces", Settings{Mode: ModeBearer, HasToken: true, Listeners: []netip.AddrPort{netip.MustParseAddrPort("0.0.0.0:8080")}},
-			[]string{"server: address 0.0.0.0:8080 can be reached"}},
+			[]string{"server: address 0.0.0.0:8080 can be reached from other machines, and bind-remote is not true", "tls: address 0.0.0.0:8080"}},
 		{"public", Settings{Mode: ModeNone, Listeners: []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:1"), netip.MustParseAddrPort("[::]:1")}},
-			[]string{"server: address 192.0.2.1:1", "server: address [::]:1"}},
-		{"no address", Settings{Mode: ModeNone, Listeners: []netip.AddrPort{{}}}, []string{"server: address"}},
+			[]string{"server: address 192.0.2.1:1", "auth-mode: address 192.0.2.1:1", "tls: address 192.0.2.1:1"}},
+		{"no address", Settings{Mode: ModeNone, Listeners: []netip.AddrPort{{}}}, []string{"server: address", "auth-mode: address", "tls: address"}},
+		{"remote", Settings{Mode: ModeBearer, HasToken: true, Listeners: public, BindRemote: true, Cert: "c", Key: "k"}, nil},
+		{"remote, list", Settings{Mode: ModeBearerList, HasToken: true, Listeners: public, BindRemote: true, Cert: "c", Key: "k"}, nil},
+		{"remote without saying so", Settings{Mode: ModeBearer, HasToken: true, Listeners: public, Cert: "c", Key: "k"}, []string{"server: address"}},
+		{"remote in clear", Settings{Mode: ModeBearer, HasToken: true, Listeners: public, BindRemote: true}, []string{"tls: address"}},
+		{"remote for everybody", Settings{Mode: ModeNone, Listeners: public, BindRemote: true, Cert: "c", Key: "k"}, []string{"auth-mode: address"}},
+		{"half a pair", Settings{Mode: ModeBearer, HasToken: true, Cert: "c"}, []string{"tls: there is a certificate but no key"}},
+		{"other half", Settings{Mode: ModeBearer, HasToken: true, Key: "k"}, []string{"tls: there is a key but no certificate"}},
+		{"half a pair, remote", Settings{Mode: ModeBearer, HasToken: true, Listeners: public, BindRemote: true, Key: "k"}, []string{"tls: there is", "tls: address"}},
+		{"tls at home", Settings{Mode: ModeBearer, HasToken: true, Listeners: loopback, Cert: "c", Key: "k"}, nil},
+		{"may, need not", Settings{Mode: ModeNone, Listeners: loopback, BindRemote: true}, nil},
 		{"mapped", Settings{Mode: ModeNone, Listeners: []netip.AddrPort{netip.MustParseAddrPort("[::ffff:127.0.0.1]:1")}}, nil},
 	} {
 		got := c.s.Check()

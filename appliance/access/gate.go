@@ -26,6 +26,8 @@ type Settings struct {
 	Identities  []StaticToken    // of mode bearer-list; a zero Digest means that none was given
 	Listeners   []netip.AddrPort // where the surface will listen
 	StoreTokens int              // tokens in the store
+	BindRemote  bool             // listening where other machines reach it is intended
+	Cert, Key   string           // files of the TLS key pair, "" for none
 }
 
 // Check returns what is wrong. A surface with problems must not start.
@@ -49,13 +51,37 @@ func (s Settings) Check() []Problem {
 		add("identity", fmt.Sprintf("identities have no effect in mode %q", s.Mode), "use mode bearer-list, or remove them")
 	}
 	problems = append(problems, checkIdentities(s.Identities)...)
-	for _, l := range s.Listeners {
-		if !l.Addr().Unmap().IsLoopback() {
-			add("server", fmt.Sprintf("address %s can be reached from other machines", l),
-				"allowed are 127.0.0.1 and ::1; for remote callers put a proxy with TLS in front")
-		}
+	switch {
+	case s.Cert != "" && s.Key == "":
+		add("tls", "there is a certificate but no key", "give both cert and key, or neither")
+	case s.Cert == "" && s.Key != "":
+		add("tls", "there is a key but no certificate", "give both cert and key, or neither")
 	}
-	return problems
+	return append(problems, s.checkRemote()...)
+}
+
+// checkRemote holds a surface that other machines can reach to what that takes:
+// the intention, callers who prove who they are, and a line that keeps secrets.
+func (s Settings) checkRemote() (problems []Problem) {
+	for _, l := range s.Listeners {
+		if l.Addr().Unmap().IsLoopback() {
+			continue
+		}
+		add := func(path, lacking, allowed string) {
+			problems = append(problems, Problem{path, fmt.Sprintf("address %s can be reached from other machines, and %s", l, lacking), allowed})
+		}
+		if !s.BindRemote {
+			add("server", "bind-remote is not true", "use 127.0.0.1 or ::1, or set bind-remote true, with TLS and a mode other than none")
+		}
+		if s.Mode == ModeNone {
+			add("auth-mode", "mode none lets everybody in", "use mode bearer or bearer-list, or listen on 127.0.0.1 or ::1")
+		}
+		if s.Cert == "" || s.Key == "" {
+			add("tls", "tokens would be sent in clear", "set tls { cert FILE; key FILE; }, or listen on 127.0.0.1 or ::1")
+		}
+		return problems // what holds for one holds for all
+	}
+	return nil
 }
 
 func usable(t StaticToken) bool { return t.Digest != [32]byte{} }

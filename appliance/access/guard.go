@@ -19,6 +19,9 @@ import (
 type Guard struct {
 	Hosts   []string // host names beside localhost, 127.0.0.1 and [::1], without port: what a proxy in front is called
 	MaxBody int64    // bytes of a request's body; default 4 MiB. Reading beyond fails with *http.MaxBytesError
+
+	Names   func(host string) bool // says of other host names that they are this server's; may be nil
+	Refused func(*http.Request)    // told of every request refused; may be nil
 }
 
 const defaultMaxBody = 4 << 20
@@ -34,7 +37,10 @@ func (g *Guard) Wrap(next http.Handler) http.Handler {
 		hosts[strings.ToLower(h)] = true
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if refusal := refuse(r, hosts); refusal != "" {
+		if refusal := g.refuse(r, hosts); refusal != "" {
+			if g.Refused != nil {
+				g.Refused(r)
+			}
 			w.Header().Set("X-Content-Type-Options", "nosniff")
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 			w.WriteHeader(http.StatusForbidden)
@@ -47,9 +53,12 @@ func (g *Guard) Wrap(next http.Handler) http.Handler {
 }
 
 // refuse returns why a request may not pass, "" if it may.
-func refuse(r *http.Request, hosts map[string]bool) string {
+func (g *Guard) refuse(r *http.Request, hosts map[string]bool) string {
 	name, ok := hostName(r.Host)
-	if !ok || !hosts[strings.ToLower(name)] {
+	if ok && !hosts[strings.ToLower(name)] {
+		ok = g.Names != nil && g.Names(name)
+	}
+	if !ok {
 		return "the Host header is not this server's; use http://127.0.0.1 or http://localhost, or configure the name that a proxy uses"
 	}
 	if origins := r.Header["Origin"]; len(origins) > 0 && (len(origins) > 1 || !ownOrigin(origins[0], r.Host)) {

@@ -25,7 +25,7 @@ type Record struct {
 	Seq       uint64        `json:"seq"`
 	Time      time.Time     `json:"time"`
 	Phase     Phase         `json:"phase"`
-	Begin     uint64        `json:"begin,omitempty"` // End: Seq of the Begin record
+	Begin     uint64        `json:"begin,omitempty"` // End: Seq of the Begin record; appended with 0, that of the one before it
 	Principal string        `json:"principal"`
 	Accessor  string        `json:"accessor,omitempty"`
 	Surface   string        `json:"surface"`
@@ -35,12 +35,22 @@ type Record struct {
 	Digest    string        `json:"args-digest,omitempty"` // hex SHA-256 of the arguments' JSON
 	Outcome   string        `json:"outcome,omitempty"`     // "ok" or an error code; empty in Begin
 	Duration  time.Duration `json:"duration-ns,omitempty"`
-	Prev      string        `json:"prev"` // hex hash of the record before, "" for the first
-	Hash      string        `json:"hash"` // hex SHA-256 over the record without Hash, and Prev
+	Count     uint64        `json:"count,omitempty"` // of equal requests this record stands for, over Duration; 0: one
+	Prev      string        `json:"prev"`            // hex hash of the record before, "" for the first
+	Hash      string        `json:"hash"`            // hex SHA-256 over the record without Hash, and Prev
 }
 
-// Store appends records. Append seals them (see Seal) in order onto the chain
-// in one transaction, durable when it returns, and sets their Seq.
+// Store keeps the chain. Every method is one transaction, durable when it returns.
 type Store interface {
+	// AppendAudit appends records, sealed (see Seal) in order, and sets their Seq.
 	AppendAudit(ctx context.Context, records []Record) error
+	// TrimAudit removes the oldest records: those from before a time (zero: none
+	// for that reason) and those beyond keep in number (0: all may stay), at most
+	// limit of them, and never the last one. Number and hash of the last one removed are kept
+	// as the anchor from which the rest still verifies.
+	TrimAudit(ctx context.Context, before time.Time, keep, limit int) (removed int, err error)
+	// AuditBefore looks at up to limit records with numbers below before (0: the
+	// newest) and returns them newest first, damaged ones left out, and the number
+	// to go on from; 0 means that there are no older ones.
+	AuditBefore(ctx context.Context, before uint64, limit int) (records []Record, next uint64, err error)
 }

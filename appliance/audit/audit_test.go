@@ -27,6 +27,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type disk struct {
 	mu      sync.Mutex
 	chain   []Record
+	anchor  Head
+	trims   []int // numbers of records removed at a time
 	commits [][]Record
 	takes   time.Duration
 	err     error
@@ -47,15 +49,48 @@ func (d *disk) AppendAudit(_ context.Context, records []Record) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i := range records {
-		prev := ""
-		if n := len(d.chain); n > 0 {
-			prev = d.chain[n-1].Hash
+		last := d.anchor
+		if len(d.chain) > 0 {
+			last = head(d.chain)
 		}
-		Seal(prev, uint64(len(d.chain)+1), &records[i])
+		Seal(last.Hash, last.Seq+1, &records[i])
 		d.chain = append(d.chain, records[i])
 	}
 	d.commits = append(d.commits, slices.Clone(records))
 	return nil
+}
+
+func (d *disk) TrimAudit(_ context.Context, before time.Time, keep, limit int) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.err != nil {
+		return 0, d.err
+	}
+	n := 0
+	for n < limit && n < len(d.chain)-1 && (d.chain[n].Time.Before(before) || keep > 0 && len(d.chain)-n > keep) {
+		n++
+	}
+	if n > 0 {
+		d.anchor = head(d.chain[:n])
+		d.chain = d.chain[n:]
+		d.trims = append(d.trims, n)
+	}
+	return n, nil
+}
+
+func (d *disk) AuditBefore(_ context.Context, before uint64, limit int) (records []Record, next uint64, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, r := range slices.Backward(d.chain) {
+		switch {
+		case before != 0 && r.Seq >= before:
+			continue
+		case len(records) == limit:
+			return records, records[limit-1].Seq, nil
+		}
+		records = append(records, r)
+	}
+	return records, 0, nil
 }
 
 func (d *disk) set(err error) { d.mu.Lock(); d.err = err; d.mu.Unlock() }
@@ -222,7 +257,7 @@ func TestFailingDiskRefusesAndRecovers(t *testing.T) {
 			t.Errorf("note once it works again: %v", err)
 		}
 		stop(t, l)
-		if err := Verify(all(d.chain), head(d.chain)); err != nil {
+		if err := Verify(all(d.chain), Head{}, head(d.chain)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -334,6 +369,9 @@ ze_audit_failures_total 1
 ze_audit_records_total{phase="begin"} 1
 ze_audit_records_total{phase="call"} 0
 ze_audit_records_total{phase="end"} 1
+# HELP ze_audit_trimmed_total Audit records removed because of their age or number.
+# TYPE ze_audit_trimmed_total counter
+ze_audit_trimmed_total 0
 `)); err != nil {
 			t.Error(err)
 		}
@@ -382,7 +420,7 @@ func TestSealSurvivesJSON(t *testing.T) {
 		if err := json.Unmarshal(b, &back); err != nil {
 			t.Fatal(err)
 		}
-		if err := Verify(all([]Record{back}), Head{1, r.Hash}); err != nil {
+		if err := Verify(all([]Record{back}), Head{}, Head{1, r.Hash}); err != nil {
 			t.Fatalf("%v\n%s", err, b)
 		}
 	})
@@ -391,7 +429,7 @@ func TestSealSurvivesJSON(t *testing.T) {
 func TestVerify(t *testing.T) {
 	for _, n := range []int{0, 1, 20} {
 		c := chainOf(n)
-		if err := Verify(all(c), head(c)); err != nil {
+		if err := Verify(all(c), Head{}, head(c)); err != nil {
 			t.Errorf("chain of %d: %v", n, err)
 		}
 	}
@@ -421,14 +459,14 @@ func TestVerify(t *testing.T) {
 		"another chain":     {func(c []Record) []Record { return reseal(c) }, 20},
 	} {
 		original := chainOf(20)
-		err := Verify(all(c.edit(slices.Clone(original))), head(original))
+		err := Verify(all(c.edit(slices.Clone(original))), Head{}, head(original))
 		var broken *BrokenError
 		if !errors.As(err, &broken) || broken.Seq != c.seq {
 			t.Errorf("%s: want broken at %d: %v", what, c.seq, err)
 		}
 	}
 	unreadable := errors.New("unreadable")
-	if err := Verify(func(yield func(Record, error) bool) { yield(Record{}, unreadable) }, Head{}); !errors.Is(err, unreadable) {
+	if err := Verify(func(yield func(Record, error) bool) { yield(Record{}, unreadable) }, Head{}, Head{}); !errors.Is(err, unreadable) {
 		t.Errorf("unreadable: %v", err)
 	}
 }
@@ -450,27 +488,46 @@ func reseal(c []Record) []Record {
 	return c
 }
 
-// Any flipped bit in the JSON of any record is found, at that record.
-func TestVerifyFindsFlippedBits(t *testing.T) {
-	original := chainOf(10)
+// Whatever of its older end was removed: the rest verifies from the anchor, and
+// any flipped bit in the JSON of any record is found, at that record; so is one
+// removed, and an anchor that is not the record before.
+func TestVerifyFindsTampering(t *testing.T) {
+	whole := chainOf(10)
 	rapid.Check(t, func(t *rapid.T) {
-		c := slices.Clone(original)
-		i := rapid.IntRange(0, len(c)-1).Draw(t, "record")
-		b, _ := json.Marshal(c[i])
+		gone := rapid.IntRange(0, 9).Draw(t, "trimmed")
+		var anchor Head
+		if gone > 0 {
+			anchor = head(whole[:gone])
+		}
+		original, end := whole[gone:], head(whole)
+		if err := Verify(all(original), anchor, end); err != nil {
+			t.Fatal(err)
+		}
+		i := rapid.IntRange(0, len(original)-1).Draw(t, "record")
+		seq := original[i].Seq
+		broken := func(what string, c []Record, anchor Head, seq uint64) {
+			var broken *BrokenError
+			if err := Verify(all(c), anchor, end); !errors.As(err, &broken) || broken.Seq != seq {
+				t.Fatalf("%s: %v, want broken at %d", what, err, seq)
+			}
+		}
+		broken("removed", slices.Delete(slices.Clone(original), i, i+1), anchor, seq)
+		broken("another anchor", original, Head{anchor.Seq, strings.Repeat("0", 64)}, original[0].Seq)
+		broken("an older anchor", original, Head{Seq: anchor.Seq + 1, Hash: original[0].Hash}, original[0].Seq+1)
+
+		b, _ := json.Marshal(original[i])
 		at := rapid.IntRange(0, len(b)*8-1).Draw(t, "bit")
 		b[at/8] ^= 1 << (at % 8)
 		var changed Record
 		if json.Unmarshal(b, &changed) != nil {
 			return // found by whoever reads it
 		}
-		if changed == c[i] {
+		if changed == original[i] {
 			return // the case of a member's name, or an escape of the same character
 		}
+		c := slices.Clone(original)
 		c[i] = changed
-		var broken *BrokenError
-		if err := Verify(all(c), head(original)); !errors.As(err, &broken) || broken.Seq != uint64(i+1) {
-			t.Fatalf("record %d became %s: %v", i+1, b, err)
-		}
+		broken("became "+string(b), c, anchor, seq)
 	})
 }
 

@@ -30,6 +30,7 @@ type Options struct {
 	Clock      func() time.Time // default time.Now; stamps records without a time
 	Logger     zerolog.Logger
 	FlushEvery time.Duration // longest a Note stays in memory; default 100 ms
+	Retention  Retention     // what is kept; SetRetention changes it
 }
 
 // Log is the way records reach the store. One goroutine writes: whatever is
@@ -46,12 +47,16 @@ type Log struct {
 	stop  chan struct{}
 	done  chan struct{}
 
+	retention atomic.Pointer[Retention]
+
 	mu      sync.Mutex // guards the following
 	notes   []Record
 	spare   []Record // the other of two buffers that take turns
+	refused refusals
 	stopped bool
 
 	records  *prometheus.CounterVec
+	trimmed  prometheus.Counter
 	phases   map[Phase]prometheus.Counter
 	failures prometheus.Counter
 	buffered prometheus.GaugeFunc
@@ -61,6 +66,7 @@ type Log struct {
 // decides: the writer takes it, or the caller has given up.
 type entry struct {
 	record Record
+	empty  bool // no record: only wants to know when those before it are on disk
 	state  atomic.Int32
 	answer chan error // holds one
 }
@@ -87,10 +93,14 @@ func NewLog(o Options) *Log {
 		records: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ze_audit_records_total", Help: "Audit records made durable.",
 		}, []string{"phase"}),
+		trimmed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "ze_audit_trimmed_total", Help: "Audit records removed because of their age or number.",
+		}),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "ze_audit_failures_total", Help: "Attempts to write audit records that failed, and calls refused because of it.",
 		}),
 	}
+	l.SetRetention(o.Retention)
 	l.phases = map[Phase]prometheus.Counter{}
 	for _, p := range []Phase{Begin, End, Call} {
 		l.phases[p] = l.records.WithLabelValues(string(p))
@@ -107,7 +117,7 @@ func NewLog(o Options) *Log {
 
 // Collectors returns the log's metrics, to be registered once by the caller.
 func (l *Log) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{l.records, l.failures, l.buffered}
+	return []prometheus.Collector{l.records, l.trimmed, l.failures, l.buffered}
 }
 
 // Start begins writing. Call it once, and Stop after it.
@@ -140,7 +150,8 @@ func (l *Log) Stop(ctx context.Context) error {
 // seconds, ErrUnavailable: the call must not act.
 func (l *Log) Begin(ctx context.Context, r Record) (seq uint64, err error) {
 	r.Phase, r.Begin = Begin, 0
-	e, err := l.submit(ctx, r, true)
+	l.stamp(&r)
+	e, err := l.submit(ctx, &entry{record: r}, true)
 	if err != nil {
 		return 0, err
 	}
@@ -151,8 +162,34 @@ func (l *Log) Begin(ctx context.Context, r Record) (seq uint64, err error) {
 // record may still be written: it tells of something that has happened.
 func (l *Log) End(ctx context.Context, begin uint64, r Record) error {
 	r.Phase, r.Begin = End, begin
-	_, err := l.submit(ctx, r, false)
+	l.stamp(&r)
+	_, err := l.submit(ctx, &entry{record: r}, false)
 	return err
+}
+
+// Flush returns when every record noted before is on disk, so that whoever reads
+// the chain then finds it there.
+func (l *Log) Flush(ctx context.Context) error {
+	_, err := l.submit(ctx, &entry{empty: true}, true)
+	return err
+}
+
+// Pending has records wait for the change of the store that they tell of. When
+// that takes them an End record learns how long the call has taken.
+func (l *Log) Pending(records ...Record) *Pending {
+	for i := range records {
+		l.stamp(&records[i])
+	}
+	p := NewPending(records...)
+	p.taken = func(records []Record) {
+		for i := range records {
+			if r := &records[i]; r.Phase == End {
+				r.Duration = l.clock().Sub(r.Time)
+			}
+		}
+	}
+	p.committed = l.count
+	return p
 }
 
 // Note records a call without outside effects. The record is on disk after
@@ -188,11 +225,10 @@ func (l *Log) signal() {
 	}
 }
 
-// submit hands a record to the writer and waits for the disk. give says whether
+// submit hands an entry to the writer and waits for the disk. give says whether
 // a caller that stops waiting takes the record back.
-func (l *Log) submit(ctx context.Context, r Record, give bool) (*entry, error) {
-	l.stamp(&r)
-	e := &entry{record: r, answer: make(chan error, 1)}
+func (l *Log) submit(ctx context.Context, e *entry, give bool) (*entry, error) {
+	e.answer = make(chan error, 1)
 	limit := time.NewTimer(answerTime)
 	defer limit.Stop()
 	var reason string
@@ -228,8 +264,10 @@ func (l *Log) run() {
 	var (
 		flush   = time.NewTimer(l.flushEvery)
 		pending bool // flush is running
+		upkeep  = time.NewTimer(upkeepPause)
 	)
 	flush.Stop()
+	defer upkeep.Stop()
 	for {
 		select {
 		case e := <-l.queue:
@@ -245,7 +283,11 @@ func (l *Log) run() {
 				// They stay in the buffer: try again in a while.
 				l.signal()
 			}
+		case <-upkeep.C:
+			l.sumUp(false)
+			upkeep.Reset(l.upkeep())
 		case <-l.stop:
+			l.sumUp(true)
 			for {
 				batch := l.drain(nil)
 				ok := l.write(batch)
@@ -289,11 +331,16 @@ func (l *Log) write(batch []*entry) bool {
 
 	records := notes
 	for _, e := range batch {
-		records = append(records, e.record)
+		if !e.empty {
+			records = append(records, e.record)
+		}
 	}
 	err := l.append(records)
-	for i, e := range batch {
-		e.record.Seq = records[len(notes)+i].Seq
+	sealed := records[len(notes):]
+	for _, e := range batch {
+		if !e.empty {
+			e.record.Seq, sealed = sealed[0].Seq, sealed[1:]
+		}
 		e.answer <- err
 	}
 
@@ -317,8 +364,12 @@ func (l *Log) append(records []Record) error {
 		l.log.Error().Err(err).Int("records", len(records)).Msg("audit records not written")
 		return fmt.Errorf("record call: %w: %w", ErrUnavailable, err)
 	}
+	l.count(records)
+	return nil
+}
+
+func (l *Log) count(records []Record) {
 	for i := range records {
 		l.phases[records[i].Phase].Inc()
 	}
-	return nil
 }

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -9,8 +10,9 @@ import (
 	"strings"
 )
 
-// Head is where a chain ends: the sequence number and hash of its last record.
-// The zero Head is that of an empty chain.
+// Head is a place in a chain: the sequence number and hash of a record. The zero
+// Head lies before the first. Where the chain ends is its head; where what is
+// kept of it begins, after the last record removed for its age, its anchor.
 type Head struct {
 	Seq  uint64 `json:"seq"`
 	Hash string `json:"hash"`
@@ -18,27 +20,41 @@ type Head struct {
 
 // Seal makes r the link with number seq after the one with prevHash: it sets
 // Seq, Prev and Hash. Text that is not UTF-8 is mended first, and the time loses
-// its zone, because the hash must be the same after the record was kept as JSON.
-func Seal(prevHash string, seq uint64, r *Record) {
+// its zone, because the hash must be the same after the record was kept as JSON,
+// which is what it returns; nil if the record has no JSON form.
+func Seal(prevHash string, seq uint64, r *Record) []byte {
 	for _, s := range []*string{&r.Principal, &r.Accessor, &r.Surface, &r.Remote, &r.Command, &r.Args, &r.Digest, &r.Outcome} {
 		*s = strings.ToValidUTF8(*s, "\uFFFD")
 	}
 	r.Time = r.Time.UTC()
 	r.Seq, r.Prev = seq, prevHash
-	r.Hash = hash(*r)
+	unsealed := encode(*r)
+	r.Hash = sum(unsealed)
+	open, ok := bytes.CutSuffix(unsealed, []byte(`"}`)) // the hash is the last member, and empty so far
+	if !ok {
+		return nil
+	}
+	return append(append(open, r.Hash...), `"}`...)
 }
 
 // hash returns the hex SHA-256 of the record's JSON with an empty hash. Prev is
 // part of it, so a hash vouches for every record before.
-func hash(r Record) string {
+func hash(r Record) string { return sum(encode(r)) }
+
+// encode returns the record's JSON with an empty hash.
+func encode(r Record) []byte {
 	r.Hash = ""
 	b, err := json.Marshal(r)
 	if err != nil {
 		// Strings, integers and a time: only a year outside 0..9999 can do this.
 		b = fmt.Appendf(nil, "%+v", r)
 	}
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:])
+	return b
+}
+
+func sum(b []byte) string {
+	s := sha256.Sum256(b)
+	return hex.EncodeToString(s[:])
 }
 
 // BrokenError says where a chain is broken.
@@ -52,11 +68,11 @@ func (e *BrokenError) Error() string {
 	return fmt.Sprintf("audit chain broken at record %d: %s; everything before it is as it was written", e.Seq, e.Reason)
 }
 
-// Verify follows a chain from its first record to head. It returns a
+// Verify follows a chain from the record after anchor to head. It returns a
 // *BrokenError for the first record that was changed, moved, removed or added,
 // or the error of the sequence itself.
-func Verify(records iter.Seq2[Record, error], head Head) error {
-	var at Head
+func Verify(records iter.Seq2[Record, error], anchor, head Head) error {
+	at := anchor
 	for r, err := range records {
 		if err != nil {
 			return fmt.Errorf("read audit record %d: %w", at.Seq+1, err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ze.internal/ze/appliance/command"
+	"ze.internal/ze/appliance/config"
 	"ze.internal/ze/appliance/schema"
 )
 
@@ -40,7 +41,9 @@ type Deps struct {
 	System   System
 	BGP      BGP
 	Tokens   Tokens
-	Config   Config
+	Usage    TokenUsage // may be nil: then only what is kept is known
+	Audit    Audit
+	Config   *config.Manager
 	Clock    func() time.Time
 }
 
@@ -56,6 +59,7 @@ func Commands(set *schema.Set, d Deps) ([]*command.Command, error) {
 	d.bgp(impl)
 	d.route(impl)
 	d.token(impl)
+	d.audit(impl)
 	d.config(impl)
 	var out []*command.Command
 	for _, decl := range set.Commands() {
@@ -64,7 +68,9 @@ func Commands(set *schema.Set, d Deps) ([]*command.Command, error) {
 			return nil, fmt.Errorf("builtin: rpc %s of module %s has no implementation", decl.RPC, decl.Module)
 		}
 		delete(impl, decl.RPC)
-		out = append(out, command.New(decl, run))
+		c := command.New(decl, run)
+		c.Conceal = d.concealed(decl.RPC)
+		out = append(out, c)
 	}
 	for rpc := range impl {
 		return nil, fmt.Errorf("builtin: %s is implemented but no module declares it", rpc)

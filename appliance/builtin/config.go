@@ -2,21 +2,17 @@ package builtin
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
+	"ze.internal/ze/appliance/access"
 	"ze.internal/ze/appliance/command"
+	"ze.internal/ze/appliance/config"
 )
 
-// Config keeps configuration revisions.
-type Config interface {
-	// Import checks text as the start gate does and keeps it as the newest
-	// revision.
-	Import(ctx context.Context, text, who, comment string) (Revision, error)
-	Revisions(ctx context.Context) ([]Revision, error) // newest first
-}
-
-// Revision describes one kept configuration.
-type Revision struct {
+// revision describes one kept configuration.
+type revision struct {
 	Number  uint64    `json:"number"`
 	Time    time.Time `json:"time"`
 	Who     string    `json:"who"`
@@ -25,7 +21,126 @@ type Revision struct {
 	Digest  string    `json:"digest"`
 }
 
+func revisionView(r config.Revision) revision {
+	return revision{r.Number, r.Time.UTC(), r.Who, r.How, r.Comment, r.Digest}
+}
+
+// committed tells what became of a commit.
+type committed struct {
+	Number  uint64 `json:"number"`
+	Digest  string `json:"digest"`
+	Applied bool   `json:"applied"`
+}
+
+// drafted describes a candidate after a change of it.
+type drafted struct {
+	Base     uint64    `json:"base"`
+	Modified time.Time `json:"modified,omitzero"`
+}
+
+// owner names whose candidate a call works on, whatever surface it comes by.
+func owner(p *access.Principal) string { return p.Name + " (" + p.Accessor + ")" }
+
 func (d Deps) config(r runs) {
+	d.configCandidate(r)
+	d.configCommit(r)
+	d.configShow(r)
+}
+
+// concealed are the commands whose words may be secrets, though not all are.
+func (d Deps) concealed(rpc string) func(args map[string]any) map[string]any {
+	if rpc != "set" && rpc != "delete" {
+		return nil
+	}
+	return func(args map[string]any) map[string]any {
+		words, _ := args["words"].([]any)
+		texts := make([]string, len(words))
+		for i, w := range words {
+			texts[i], _ = w.(string)
+		}
+		return map[string]any{"words": d.Config.MaskWords(texts)}
+	}
+}
+
+func (d Deps) configCandidate(r runs) {
+	change := func(do func(ctx context.Context, owner string, words []string) (config.Candidate, error)) command.Run {
+		return func(ctx context.Context, r *command.Request) (any, error) {
+			var in struct {
+				Words []string `json:"words"`
+			}
+			if err := r.Bind(&in); err != nil {
+				return nil, err
+			}
+			c, err := do(ctx, owner(r.Principal), in.Words)
+			return drafted{c.Base, c.Modified}, configError(err, "words")
+		}
+	}
+	r["set"] = change(d.Config.Set)
+	r["delete"] = change(d.Config.Delete)
+	r["config-load"] = func(ctx context.Context, r *command.Request) (any, error) {
+		var in struct {
+			Text string `json:"text"`
+		}
+		if err := r.Bind(&in); err != nil {
+			return nil, err
+		}
+		c, err := d.Config.Load(ctx, owner(r.Principal), []byte(in.Text))
+		return drafted{c.Base, c.Modified}, configError(err, "text")
+	}
+	r["request-config-discard"] = func(ctx context.Context, r *command.Request) (any, error) {
+		err := d.Config.Discard(ctx, owner(r.Principal))
+		discarded := !errors.Is(err, config.ErrNoCandidate)
+		if !discarded {
+			err = nil
+		}
+		return struct {
+			Discarded bool `json:"discarded"`
+		}{discarded}, configError(err, "")
+	}
+	r["request-config-validate"] = func(ctx context.Context, r *command.Request) (any, error) {
+		err := d.Config.Validate(ctx, owner(r.Principal))
+		return struct {
+			Valid bool `json:"valid"`
+		}{true}, configError(err, "")
+	}
+}
+
+func (d Deps) configCommit(r runs) {
+	done := func(rev config.Revision) committed {
+		return committed{rev.Number, rev.Digest, d.Config.Applies()}
+	}
+	r["request-config-commit"] = func(ctx context.Context, r *command.Request) (any, error) {
+		var in struct {
+			Confirmed int64  `json:"confirmed"`
+			Comment   string `json:"comment"`
+		}
+		if err := r.Bind(&in); err != nil {
+			return nil, err
+		}
+		rev, until, err := d.Config.Commit(ctx, owner(r.Principal), config.CommitOptions{
+			Who: r.Principal.Name, Comment: in.Comment, Confirm: time.Duration(in.Confirmed) * time.Second,
+		})
+		return struct {
+			committed    `json:",inline"`
+			ConfirmUntil time.Time `json:"confirm-until,omitzero"`
+		}{done(rev), until}, configError(err, "")
+	}
+	r["request-config-confirm"] = func(ctx context.Context, r *command.Request) (any, error) {
+		c, err := d.Config.Confirm(ctx, r.Principal.Name)
+		return struct {
+			Number uint64 `json:"number"`
+		}{c.Revision}, configError(err, "")
+	}
+	r["request-config-rollback"] = func(ctx context.Context, r *command.Request) (any, error) {
+		var in struct {
+			Number uint64 `json:"number"`
+		}
+		if err := r.Bind(&in); err != nil {
+			return nil, err
+		}
+		rev, err := d.Config.Rollback(ctx, r.Principal.Name, in.Number)
+		return done(rev), configError(err, "number")
+	}
 	r["config-import"] = func(ctx context.Context, r *command.Request) (any, error) {
 		var in struct {
 			Text    string `json:"text"`
@@ -34,23 +149,165 @@ func (d Deps) config(r runs) {
 		if err := r.Bind(&in); err != nil {
 			return nil, err
 		}
-		rev, err := d.Config.Import(ctx, in.Text, r.Principal.Name, in.Comment)
-		if err != nil {
+		rev, err := d.Config.Import(ctx, r.Principal.Name, []byte(in.Text), in.Comment)
+		return done(rev), configError(err, "text")
+	}
+}
+
+func (d Deps) configShow(r runs) {
+	r["config-export"] = func(ctx context.Context, r *command.Request) (any, error) {
+		var in struct {
+			Secrets bool `json:"secrets"`
+		}
+		if err := r.Bind(&in); err != nil {
 			return nil, err
+		}
+		if in.Secrets && !r.Principal.May(r.Command.Name(), access.Admin) {
+			return nil, &command.Error{Code: command.Invalid, Field: "secrets", Message: "needs the scope admin",
+				Actions: []string{"leave it out; a masked secret stands for the present one when the text is imported"}}
+		}
+		rev, err := d.Config.Running(ctx)
+		text := rev.Text
+		if err == nil && !in.Secrets {
+			text, err = d.Config.Show(rev.Text, nil)
 		}
 		return struct {
 			Number uint64 `json:"number"`
-			Digest string `json:"digest"`
-			Note   string `json:"note"`
-		}{rev.Number, rev.Digest, "takes effect when the daemon is started again"}, nil
+			Text   string `json:"text"`
+		}{rev.Number, string(text)}, configError(err, "")
 	}
-	r["config-history"] = func(ctx context.Context, _ *command.Request) (any, error) {
-		revs, err := d.Config.Revisions(ctx)
+	r["show-config-running"] = func(ctx context.Context, r *command.Request) (any, error) {
+		rev, err := d.Config.Running(ctx)
+		if err != nil {
+			return nil, configError(err, "")
+		}
+		text, err := d.part(r, rev.Text)
 		if err != nil {
 			return nil, err
 		}
+		wait, err := d.Config.Waiting(ctx)
+		if errors.Is(err, config.ErrNoConfirm) {
+			err = nil
+		}
 		return struct {
-			Revisions []Revision `json:"revision"`
-		}{revs}, nil
+			Number       uint64    `json:"number"`
+			ConfirmUntil time.Time `json:"confirm-until,omitzero"`
+			Text         string    `json:"text"`
+		}{rev.Number, wait.Deadline.UTC(), text}, err
 	}
+	r["show-config-candidate"] = func(ctx context.Context, r *command.Request) (any, error) {
+		c, err := d.Config.Candidate(ctx, owner(r.Principal))
+		if err != nil {
+			return nil, configError(err, "")
+		}
+		text, err := d.part(r, c.Text)
+		return struct {
+			drafted `json:",inline"`
+			Text    string `json:"text"`
+		}{drafted{c.Base, c.Modified}, text}, err
+	}
+	r["show-config-revision"] = func(ctx context.Context, r *command.Request) (any, error) {
+		var in struct {
+			Number uint64 `json:"number"`
+		}
+		if err := r.Bind(&in); err != nil {
+			return nil, err
+		}
+		rev, err := d.Config.Revision(ctx, in.Number)
+		if err != nil {
+			return nil, configError(err, "number")
+		}
+		text, err := d.part(r, rev.Text)
+		return struct {
+			revision `json:",inline"`
+			Text     string `json:"text"`
+		}{revisionView(rev), text}, err
+	}
+	r["show-config-diff"] = func(ctx context.Context, r *command.Request) (any, error) {
+		diff, err := d.Config.Diff(ctx, owner(r.Principal))
+		return struct {
+			Changed bool   `json:"changed"`
+			Diff    string `json:"diff"`
+		}{diff != "", diff}, configError(err, "")
+	}
+	r["show-config-history"] = func(ctx context.Context, _ *command.Request) (any, error) {
+		all, err := d.Config.History(ctx)
+		out := struct {
+			Revisions []revision `json:"revision"`
+		}{make([]revision, len(all))}
+		for i, rev := range all {
+			out.Revisions[i] = revisionView(rev)
+		}
+		return out, configError(err, "")
+	}
+}
+
+// part shows a configuration, or the part that the call's words name.
+func (d Deps) part(r *command.Request, text []byte) (string, error) {
+	var in struct {
+		Words []string `json:"words"`
+	}
+	if err := r.Bind(&in); err != nil {
+		return "", err
+	}
+	shown, err := d.Config.Show(text, in.Words)
+	return string(shown), configError(err, "words")
+}
+
+// configError says what a caller is told of a failure: in field, where it is an
+// argument's.
+func configError(err error, field string) error {
+	var problems config.Problems
+	var conflict *config.ConflictError
+	var pending *config.PendingError
+	var file *config.FileError
+	var apply *config.ApplyError
+	e := &command.Error{Code: command.Conflict, Err: err}
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &apply):
+		e.Message = apply.Error()
+		e.Actions = []string{"show status", "change what it names and commit again"}
+	case errors.As(err, &problems):
+		return problemsError(problems, field)
+	case errors.As(err, &conflict):
+		e.Message = conflict.Error()
+		e.Actions = []string{"show config diff", "request config discard, and make the change again"}
+	case errors.As(err, &pending):
+		e.Message = pending.Error()
+		e.Actions = []string{"request config confirm", fmt.Sprintf("request config rollback %d", pending.Confirm.RevertTo)}
+	case errors.As(err, &file):
+		e.Message = file.Error()
+		e.Actions = []string{"change the file, and then: request reload", "or start the daemon with: ze start"}
+	case errors.Is(err, config.ErrUnchanged):
+		e.Message = "there is nothing to change: that is the running configuration"
+		e.Actions = []string{"show config diff", "show config history"}
+	case errors.Is(err, config.ErrNoConfirm):
+		e.Message = "no commit waits to be confirmed; one whose time is over has been taken back"
+		e.Actions = []string{"show config history"}
+	case errors.Is(err, config.ErrNoCandidate):
+		e.Code, e.Message = command.NotFound, "you have no candidate configuration"
+		e.Actions = []string{"set and delete begin one", "show config running"}
+	case errors.Is(err, config.ErrNoRevision):
+		e.Code, e.Field, e.Message = command.NotFound, field, "there is no such revision of the configuration"
+		e.Actions = []string{"show config history"}
+	default:
+		return err
+	}
+	return e
+}
+
+func problemsError(problems config.Problems, field string) error {
+	p := problems[0]
+	e := &command.Error{Code: command.Invalid, Field: field, Message: p.Error(), Err: problems}
+	const shown = 10
+	for i, p := range problems[1:] {
+		if i == shown {
+			e.Actions = append(e.Actions, fmt.Sprintf("and %d more problems", len(problems)-1-shown))
+			break
+		}
+		e.Actions = append(e.Actions, "also "+p.Error())
+	}
+	return e
 }

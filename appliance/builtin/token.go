@@ -12,70 +12,48 @@ import (
 	"ze.internal/ze/appliance/schema"
 )
 
-// Tokens keeps bearer tokens.
+// Tokens keeps bearer tokens; access.TokenStore says what the methods do.
 type Tokens interface {
 	Tokens(ctx context.Context) ([]access.Token, error)
 	CreateToken(ctx context.Context, t access.Token) error
 	DeleteToken(ctx context.Context, name string) error
+	RotateToken(ctx context.Context, name string, next access.Token, until time.Time) (access.Token, error)
+	Now() time.Time
+}
+
+// TokenUsage knows uses of tokens that are not kept yet.
+type TokenUsage interface {
+	Latest(digest [32]byte) time.Time
 }
 
 type tokenEntry struct {
-	Name     string    `json:"name"`
-	Accessor string    `json:"accessor"`
-	Scope    string    `json:"scope"`
-	Created  time.Time `json:"created"`
-	Expires  time.Time `json:"expires,omitzero"`
+	Name       string    `json:"name"`
+	Accessor   string    `json:"accessor"`
+	Scope      string    `json:"scope"`
+	Allow      []string  `json:"allow,omitempty"`
+	Deny       []string  `json:"deny,omitempty"`
+	Created    time.Time `json:"created"`
+	LastUsed   time.Time `json:"last-used,omitzero"`
+	Expires    time.Time `json:"expires,omitzero"`
+	OldExpires time.Time `json:"old-secret-expires,omitzero"`
+}
+
+type tokenSecret struct {
+	tokenEntry `json:",inline"`
+	Secret     string `json:"secret"`
 }
 
 func tokenView(t access.Token) tokenEntry {
-	return tokenEntry{t.Name, t.Accessor, t.Scope.String(), t.Created.UTC(), t.Expires.UTC()}
+	return tokenEntry{
+		Name: t.Name, Accessor: t.Accessor, Scope: t.Scope.String(), Allow: t.Allow, Deny: t.Deny,
+		Created: t.Created.UTC(), LastUsed: t.Used.UTC(), Expires: t.Expires.UTC(),
+	}
 }
 
 func (d Deps) token(r runs) {
-	r["token-create"] = func(ctx context.Context, r *command.Request) (any, error) {
-		var in struct {
-			Name    string `json:"name"`
-			Scope   string `json:"scope"`
-			Expires string `json:"expires"`
-		}
-		if err := r.Bind(&in); err != nil {
-			return nil, err
-		}
-		scope, _ := access.ParseScope(in.Scope) // an enumeration of the schema
-		now := d.Clock().Truncate(time.Second)
-		var expires time.Time
-		if in.Expires != "" {
-			life, err := schema.ParseDuration(in.Expires)
-			if err != nil {
-				return nil, &command.Error{Code: command.Invalid, Field: "expires", Message: err.Error()}
-			}
-			expires = now.Add(life)
-		}
-		secret, t := access.NewToken(rand.Reader, in.Name, scope, now, expires)
-		if err := d.Tokens.CreateToken(ctx, t); errors.Is(err, access.ErrTokenExists) {
-			return nil, &command.Error{Code: command.Conflict, Field: "name", Message: fmt.Sprintf("a token named %q exists", in.Name),
-				Actions: []string{"choose another name", "token revoke " + in.Name}, Err: err}
-		} else if err != nil {
-			return nil, err
-		}
-		return struct {
-			tokenEntry `json:",inline"`
-			Secret     string `json:"secret"`
-		}{tokenView(t), secret}, nil
-	}
-	r["token-list"] = func(ctx context.Context, _ *command.Request) (any, error) {
-		tokens, err := d.Tokens.Tokens(ctx)
-		if err != nil {
-			return nil, err
-		}
-		out := struct {
-			Tokens []tokenEntry `json:"token"`
-		}{make([]tokenEntry, len(tokens))}
-		for i, t := range tokens {
-			out.Tokens[i] = tokenView(t)
-		}
-		return out, nil
-	}
+	r["token-create"] = d.createToken
+	r["token-rotate"] = d.rotateToken
+	r["token-list"] = d.listTokens
 	r["token-revoke"] = func(ctx context.Context, r *command.Request) (any, error) {
 		var in struct {
 			Name string `json:"name"`
@@ -83,14 +61,147 @@ func (d Deps) token(r runs) {
 		if err := r.Bind(&in); err != nil {
 			return nil, err
 		}
-		if err := d.Tokens.DeleteToken(ctx, in.Name); errors.Is(err, access.ErrNoToken) {
-			return nil, &command.Error{Code: command.NotFound, Field: "name", Message: fmt.Sprintf("no token named %q", in.Name),
-				Actions: []string{"token list"}, Err: err}
-		} else if err != nil {
-			return nil, err
+		if err := d.Tokens.DeleteToken(ctx, in.Name); err != nil {
+			return nil, noToken(in.Name, err)
 		}
 		return struct {
 			Revoked string `json:"revoked"`
 		}{in.Name}, nil
 	}
+}
+
+func (d Deps) createToken(ctx context.Context, r *command.Request) (any, error) {
+	var in struct {
+		Name    string   `json:"name"`
+		Scope   string   `json:"scope"`
+		Allow   []string `json:"allow"`
+		Deny    []string `json:"deny"`
+		Expires string   `json:"expires"`
+	}
+	if err := r.Bind(&in); err != nil {
+		return nil, err
+	}
+	scope, given := access.ParseScope(in.Scope)
+	if !given && len(in.Allow) == 0 {
+		scope = access.Read
+	}
+	now := d.Tokens.Now().Truncate(time.Second)
+	expires, err := lifeEnd("expires", now, in.Expires)
+	if err != nil {
+		return nil, err
+	}
+	if in.Expires != "" && expires.IsZero() {
+		return nil, &command.Error{Code: command.Invalid, Field: "expires", Message: "a token that expires at once serves nobody", Allowed: "a longer time, as 90d"}
+	}
+	secret, t := access.NewToken(rand.Reader, in.Name, scope, now, expires)
+	t.Allow, t.Deny = in.Allow, in.Deny
+	if err := r.Principal.Delegate(&t); err != nil {
+		return nil, &command.Error{Code: command.Invalid, Message: err.Error(), Actions: []string{"ask for less, or have an administrator create the token"}, Err: err}
+	}
+	if err := d.Tokens.CreateToken(ctx, t); errors.Is(err, access.ErrTokenExists) {
+		return nil, &command.Error{Code: command.Conflict, Field: "name", Message: fmt.Sprintf("a token named %q exists", in.Name),
+			Actions: []string{"choose another name", "token rotate " + in.Name, "token revoke " + in.Name}, Err: err}
+	} else if err != nil {
+		return nil, err
+	}
+	return tokenSecret{tokenView(t), secret}, nil
+}
+
+func (d Deps) rotateToken(ctx context.Context, r *command.Request) (any, error) {
+	var in struct {
+		Name    string `json:"name"`
+		Overlap string `json:"overlap"`
+	}
+	if err := r.Bind(&in); err != nil {
+		return nil, err
+	}
+	now := d.Tokens.Now().Truncate(time.Second)
+	until, err := lifeEnd("overlap", now, in.Overlap)
+	if err != nil {
+		return nil, err
+	}
+	all, err := d.Tokens.Tokens(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range all {
+		if t.Name != in.Name || t.Rotated {
+			continue
+		}
+		// A new secret is a new token: nobody gets more by making it than they have.
+		if err := r.Principal.Delegate(&t); err != nil {
+			return nil, &command.Error{Code: command.Invalid, Field: "name", Message: fmt.Sprintf("token %q: %v", in.Name, err),
+				Actions: []string{"have an administrator rotate it"}, Err: err}
+		}
+		if !t.Expires.IsZero() && !now.Before(t.Expires) {
+			return nil, &command.Error{Code: command.Conflict, Field: "name", Message: fmt.Sprintf("token %q has expired, and so would a new secret", in.Name),
+				Actions: []string{"token revoke " + in.Name, "token create " + in.Name + " expires 90d"}}
+		}
+	}
+	secret, next := access.NewToken(rand.Reader, in.Name, access.None, now, time.Time{})
+	t, err := d.Tokens.RotateToken(ctx, in.Name, next, until)
+	if err != nil {
+		return nil, noToken(in.Name, err)
+	}
+	out := tokenSecret{tokenView(t), secret}
+	if out.OldExpires = until.UTC(); !t.Expires.IsZero() && t.Expires.Before(until) {
+		out.OldExpires = t.Expires.UTC()
+	}
+	return out, nil
+}
+
+func (d Deps) listTokens(ctx context.Context, _ *command.Request) (any, error) {
+	all, err := d.Tokens.Tokens(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := struct {
+		Tokens []tokenEntry `json:"token"`
+	}{make([]tokenEntry, 0, len(all))}
+	now := d.Tokens.Now()
+	for _, t := range all {
+		if d.Usage != nil {
+			if at := d.Usage.Latest(t.Digest); at.After(t.Used) {
+				t.Used = at
+			}
+		}
+		if !t.Rotated {
+			out.Tokens = append(out.Tokens, tokenView(t))
+			continue
+		}
+		// It follows its successor, which it is a part of as long as it works.
+		if n := len(out.Tokens); n > 0 && out.Tokens[n-1].Name == t.Name {
+			last := &out.Tokens[n-1]
+			if t.Used.After(last.LastUsed) {
+				last.LastUsed = t.Used.UTC()
+			}
+			if now.Before(t.Expires) {
+				last.OldExpires = t.Expires.UTC()
+			}
+		}
+	}
+	return out, nil
+}
+
+// lifeEnd returns when a life beginning now ends; zero if it has no length.
+func lifeEnd(field string, now time.Time, life string) (time.Time, error) {
+	if life == "" {
+		return time.Time{}, nil
+	}
+	d, err := schema.ParseDuration(life)
+	if err != nil {
+		return time.Time{}, &command.Error{Code: command.Invalid, Field: field, Message: err.Error()}
+	}
+	if d == 0 {
+		return time.Time{}, nil
+	}
+	return now.Add(d), nil
+}
+
+func noToken(name string, err error) error {
+	if !errors.Is(err, access.ErrNoToken) {
+		return err
+	}
+	return &command.Error{Code: command.NotFound, Field: "name", Message: fmt.Sprintf("no token named %q", name),
+		Actions: []string{"token list"}, Err: err}
 }

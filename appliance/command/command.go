@@ -44,8 +44,19 @@ type Command struct {
 	schema.Command
 	Effect Effect
 	Run    Run
+	// Conceal returns arguments as the audit log may keep them, where the schema
+	// alone does not say which values are secret; nil: it does.
+	Conceal func(args map[string]any) map[string]any
 
 	path string // Path joined by single spaces
+}
+
+// Scope returns the scope a caller needs for the command.
+func (c *Command) Scope() access.Scope {
+	if s, ok := access.ParseScope(c.Command.Scope); ok {
+		return s
+	}
+	return c.Effect.Scope()
 }
 
 // Name returns the command's path as typed: words joined by single spaces.

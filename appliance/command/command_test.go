@@ -43,6 +43,11 @@ const fixture = `module fixture {
   rpc request-peer-reset { ze:command "request peer reset"; ze:effect change; ze:example "request peer a reset"; description "Reset.";
     input { leaf peer { type zt:name; mandatory true; ze:selector "request peer"; description "Peer."; } } output { uses out; } }
   rpc wipe { ze:command "wipe"; ze:effect destroy; ze:example "wipe"; description "Wipe."; output { uses out; } }
+  rpc keep { ze:command "keep"; ze:effect change; ze:scope admin; ze:offline; ze:example "keep"; description "Keep.";
+    input { leaf how { type string; ze:positional; description "How it goes."; }
+      list who { key name; description "Who."; leaf name { type string; description "Name."; } leaf key { type string; ze:sensitive; description "Key."; } } } output { uses out; } }
+  rpc spread { ze:command "spread"; ze:effect change; ze:store-first; ze:example "spread"; description "Spread.";
+    input { leaf how { type string; ze:positional; description "How it goes."; } } output { uses out; } }
   rpc secret-door { ze:command "secret door"; ze:effect read; ze:hidden; ze:example "secret door"; description "Door."; output { uses out; } }
   rpc show-crash { ze:command "show crash"; ze:effect read; ze:example "show crash"; description "Crash."; output { uses out; } }
 }`
@@ -51,6 +56,8 @@ const fixture = `module fixture {
 // can be told to fail.
 type auditLog struct {
 	records []audit.Record
+	pending [][]audit.Record
+	refused []audit.Record
 	fail    error
 }
 
@@ -58,25 +65,35 @@ func (l *auditLog) Begin(_ context.Context, r audit.Record) (uint64, error) {
 	if l.fail != nil {
 		return 0, l.fail
 	}
+	r.Phase = audit.Begin
 	l.records = append(l.records, r)
 	return uint64(len(l.records)), nil
 }
 
 func (l *auditLog) End(_ context.Context, begin uint64, r audit.Record) error {
-	r.Begin = begin
+	r.Phase, r.Begin = audit.End, begin
 	l.records = append(l.records, r)
 	return l.fail
 }
 
 func (l *auditLog) Note(r audit.Record) error {
+	r.Phase = audit.Call
 	l.records = append(l.records, r)
 	return l.fail
 }
 
+func (l *auditLog) Pending(records ...audit.Record) *audit.Pending {
+	l.pending = append(l.pending, records)
+	return audit.NewPending(records...)
+}
+
+func (l *auditLog) Refused(r audit.Record) { l.refused = append(l.refused, r) }
+
 type rig struct {
 	*Dispatcher
 	audit *auditLog
-	ran   []string // command and arguments of each run
+	ran   []string                               // command and arguments of each run
+	act   func(ctx context.Context) (any, error) // what the next runs do; nil: nothing, and well
 }
 
 func newRig(t *testing.T) *rig {
@@ -88,11 +105,14 @@ func newRig(t *testing.T) *rig {
 	g := &rig{audit: &auditLog{}}
 	var all []*Command
 	for _, decl := range set.Commands() {
-		all = append(all, New(decl, func(_ context.Context, r *Request) (any, error) {
+		all = append(all, New(decl, func(ctx context.Context, r *Request) (any, error) {
 			if r.Command.Name() == "show crash" {
 				panic("boom")
 			}
 			g.ran = append(g.ran, r.Command.Name()+" "+string(r.Args))
+			if g.act != nil {
+				return g.act(ctx)
+			}
 			return map[string]bool{"ok": true}, nil
 		}))
 	}
@@ -248,12 +268,14 @@ func TestTools(t *testing.T) {
 		return out
 	}
 	if diff := cmp.Diff([]string{
+		"ze_keep [keep] ",
 		"ze_request_peer [] reset",
 		"ze_say [say] ",
 		"ze_say_twice [say twice] ",
 		"ze_show [] crash,version",
 		"ze_show_net [show net] peer",
 		"ze_show_net_rib [] best,sent",
+		"ze_spread [spread] ",
 		"ze_wipe [wipe] ",
 	}, list(admin)); diff != "" {
 		t.Error(diff)

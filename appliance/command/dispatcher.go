@@ -2,8 +2,6 @@ package command
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"runtime/debug"
@@ -18,11 +16,14 @@ import (
 )
 
 // Auditor is where the dispatcher leaves its records. Begin and End are durable
-// when they return; Note may be grouped with others.
+// when they return; Note and Refused may be grouped with others; what Pending
+// returns is committed with the first change of the store.
 type Auditor interface {
 	Begin(ctx context.Context, r audit.Record) (seq uint64, err error)
 	End(ctx context.Context, begin uint64, r audit.Record) error
 	Note(r audit.Record) error
+	Pending(records ...audit.Record) *audit.Pending
+	Refused(r audit.Record)
 }
 
 // Options of a Dispatcher; every field is required.
@@ -53,59 +54,54 @@ func (d *Dispatcher) Collectors() []prometheus.Collector { return d.metrics.coll
 // Do runs one call: look up, permission, arguments, audit, run, audit. The
 // error is always an *Error.
 func (d *Dispatcher) Do(ctx context.Context, call Call) (*Result, error) {
-	start := d.Clock()
+	t := d.trail(call, d.Clock())
 	c, args, err := d.resolve(call)
-	var raw json.RawMessage
-	if err == nil {
-		raw, err = checkArgs(c, args)
-	}
-	rec := record(call, start)
-	if c != nil {
-		rec.Command = c.path
-	}
+	t.command = c
 	if err != nil {
-		return nil, d.finish(ctx, c, call, rec, start, 0, AsError(err))
+		return nil, t.finish(ctx, AsError(err))
 	}
-	describeArgs(&rec, c, raw, args)
-
-	var begin uint64
-	if c.Effect != EffectRead {
-		rec.Phase = audit.Begin
-		if begin, err = d.Audit.Begin(ctx, rec); err != nil {
-			return nil, d.finish(ctx, c, call, rec, start, 0, auditFailed(err))
-		}
+	raw, err := checkArgs(c, args)
+	if err != nil {
+		return nil, t.finish(ctx, AsError(err))
 	}
-	value, err := d.run(ctx, &Request{Command: c, Principal: call.Principal, Surface: call.Surface, Args: raw})
-	if err == nil {
-		var out json.RawMessage
-		if out, err = jsonv2.Marshal(value, jsonv2.Deterministic(true)); err == nil {
-			if err := d.finish(ctx, c, call, rec, start, begin, nil); err != nil {
-				return nil, err
-			}
-			return &Result{Command: c, JSON: out}, nil
-		}
-		err = fmt.Errorf("encode the result of %q: %w", c.path, err)
+	t.describe(raw, args)
+	running, err := t.begin(ctx)
+	if err != nil {
+		return nil, t.finish(ctx, auditFailed(err))
 	}
-	return nil, d.finish(ctx, c, call, rec, start, begin, AsError(err))
+	value, err := d.run(running, &Request{Command: c, Principal: call.Principal, Surface: call.Surface, Args: raw})
+	if err != nil {
+		return nil, t.finish(ctx, AsError(err))
+	}
+	out, err := jsonv2.Marshal(value, jsonv2.Deterministic(true))
+	if err != nil {
+		return nil, t.finish(ctx, AsError(fmt.Errorf("encode the result of %q: %w", c.path, err)))
+	}
+	if err := t.finish(ctx, nil); err != nil {
+		return nil, err
+	}
+	return &Result{Command: c, JSON: out}, nil
 }
 
 // Record leaves the traces of a call that a surface answered without a command:
 // one it refused, with e, or one that name, a fixed word of the surface, stands
 // for. It returns what the caller is told: e, or why no record could be kept.
 func (d *Dispatcher) Record(ctx context.Context, call Call, name string, start time.Time, e *Error) error {
-	rec := record(call, start)
-	rec.Command = name
-	return d.finish(ctx, nil, call, rec, start, 0, e)
+	t := d.trail(call, start)
+	t.record.Command = name
+	return t.finish(ctx, e)
 }
 
-func record(call Call, start time.Time) audit.Record {
-	return audit.Record{
-		Time:      start,
-		Principal: call.Principal.Name,
-		Accessor:  call.Principal.Accessor,
-		Surface:   call.Surface,
-		Remote:    call.Remote,
+// Refused leaves the traces of a request that a surface turned away before it
+// was a call; of call it needs Surface and Remote, and the Principal if one was
+// recognised. why is a fixed word of the surface. A flood of them is summed up.
+func (d *Dispatcher) Refused(call Call, why string) {
+	r := audit.Record{Time: d.Clock(), Surface: call.Surface, Remote: call.Remote, Outcome: why}
+	if p := call.Principal; p != nil {
+		r.Principal, r.Accessor = p.Name, p.Accessor
 	}
+	d.Audit.Refused(r)
+	d.metrics.count("", call.Surface, why)
 }
 
 // resolve finds the command and its arguments, not yet checked.
@@ -167,101 +163,4 @@ func (d *Dispatcher) run(ctx context.Context, r *Request) (v any, err error) {
 		}
 	}()
 	return r.Command.Run(ctx, r)
-}
-
-// finish leaves the last audit record, the metrics and a log line of a call.
-// It returns what the caller is told: e, or why the record could not be kept.
-func (d *Dispatcher) finish(ctx context.Context, c *Command, call Call, rec audit.Record, start time.Time, begin uint64, e *Error) error {
-	rec.Outcome = "ok"
-	if e != nil {
-		rec.Outcome = string(e.Code)
-	}
-	rec.Duration = d.Clock().Sub(start)
-	if rec.Phase == audit.Begin && begin == 0 {
-		// The begin record could not be written, so neither can this one.
-	} else if begin != 0 {
-		rec.Phase = audit.End
-		// The work is done: its record must not depend on the caller still waiting.
-		if err := d.Audit.End(context.WithoutCancel(ctx), begin, rec); err != nil && e == nil {
-			e = auditFailed(err)
-			e.Message = "done, but the audit log does not take the record of it"
-		}
-	} else {
-		rec.Phase = audit.Call
-		if err := d.Audit.Note(rec); err != nil && e == nil {
-			e = auditFailed(err)
-		}
-	}
-	d.metrics.observe(rec.Command, call.Surface, rec.Outcome, rec.Duration)
-	level := zerolog.DebugLevel
-	if c != nil && c.Effect != EffectRead {
-		level = zerolog.InfoLevel
-	}
-	if e != nil && e.Code == Internal {
-		level = zerolog.ErrorLevel
-	}
-	if ev := d.Logger.WithLevel(level); ev.Enabled() {
-		ev.Str("command", rec.Command).Str("principal", rec.Principal).Str("surface", rec.Surface).
-			Str("outcome", rec.Outcome).Dur("duration", rec.Duration)
-		if e != nil {
-			ev.AnErr("error", logError(e))
-		}
-		ev.Msg("call")
-	}
-	if e == nil {
-		return nil
-	}
-	return e
-}
-
-// logError is what the log says of e: the cause where the caller is not told it.
-func logError(e *Error) error {
-	if e.Code == Internal && e.Err != nil {
-		return e.Err
-	}
-	return e
-}
-
-func auditFailed(err error) *Error {
-	return &Error{Code: Unavailable, Message: "refused: the audit log cannot be written",
-		Actions: []string{"check the space and health of the disk under the data directory", "see the daemon's log"}, Err: err}
-}
-
-// describeArgs records the arguments: a digest for every call, and for calls
-// that change something the values too, sensitive ones masked.
-func describeArgs(rec *audit.Record, c *Command, raw json.RawMessage, args map[string]any) {
-	if len(args) > 0 {
-		sum := sha256.Sum256(raw)
-		rec.Digest = hex.EncodeToString(sum[:])
-	}
-	if c.Effect == EffectRead {
-		return
-	}
-	masked, hit := mask(c.Input.Params, args)
-	if !hit {
-		rec.Args = string(raw)
-		return
-	}
-	if b, err := json.Marshal(masked); err == nil {
-		rec.Args = string(b)
-	}
-}
-
-// mask returns args with sensitive values replaced, and whether there were any.
-func mask(params []*schema.Node, args map[string]any) (map[string]any, bool) {
-	out, hit := make(map[string]any, len(args)), false
-	for _, n := range params {
-		v, ok := args[n.Name]
-		switch sub, isObject := v.(map[string]any); {
-		case !ok:
-		case n.Sensitive:
-			out[n.Name], hit = "***", true
-		case isObject:
-			m, h := mask(n.Children, sub)
-			out[n.Name], hit = m, hit || h
-		default:
-			out[n.Name] = v
-		}
-	}
-	return out, hit
 }

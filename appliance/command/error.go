@@ -3,6 +3,9 @@ package command
 import (
 	"context"
 	"errors"
+	"time"
+
+	"ze.internal/ze/appliance/access"
 )
 
 // Code classifies an Error. Each surface maps codes in one table.
@@ -29,6 +32,8 @@ type Error struct {
 	Allowed string   `json:"allowed,omitempty"` // the allowed form, with an example
 	Actions []string `json:"actions,omitempty"` // what to do next: command lines or short sentences
 	Err     error    `json:"-"`                 // the cause, for the log
+
+	RetryAfter time.Duration `json:"-"` // Limit: when to try again; 0: nobody knows
 }
 
 // Error implements error.
@@ -46,6 +51,13 @@ func (e *Error) Error() string {
 // Unwrap implements errors.Unwrap.
 func (e *Error) Unwrap() error { return e.Err }
 
+// outage is implemented by errors that mean that a part of the daemon cannot do
+// its work now: what is the matter, and what the user can do.
+type outage interface {
+	error
+	Outage() (message, next string)
+}
+
 // AsError returns err as an Error. What carries no code is Internal: the caller
 // sees a fixed sentence, the log sees the cause.
 func AsError(err error) *Error {
@@ -53,7 +65,18 @@ func AsError(err error) *Error {
 	if errors.As(err, &e) {
 		return e
 	}
+	var limit *access.LimitError
+	var outage outage
 	switch {
+	case errors.As(err, &limit):
+		return &Error{Code: Limit, Message: limit.Message, RetryAfter: limit.RetryAfter, Err: err}
+	case errors.As(err, &outage):
+		message, next := outage.Outage()
+		e := &Error{Code: Unavailable, Message: message, Err: err}
+		if next != "" {
+			e.Actions = []string{next}
+		}
+		return e
 	case errors.Is(err, context.Canceled):
 		return &Error{Code: Canceled, Message: "the call was canceled before it was answered", Err: err}
 	case errors.Is(err, context.DeadlineExceeded):

@@ -230,7 +230,8 @@ func (lp *lineParser) value(n *schema.Node, params []*schema.Node, args map[stri
 }
 
 // items reads [ a b c ], or one value, or, for a positional list, bare values
-// up to the next parameter's name. What it reads is added to items.
+// and bracketed ones up to the next parameter's name. What it reads is added to
+// items.
 func (lp *lineParser) items(n *schema.Node, params []*schema.Node, items []any) ([]any, error) {
 	one := func() (any, error) {
 		if n.Kind == schema.List {
@@ -246,37 +247,34 @@ func (lp *lineParser) items(n *schema.Node, params []*schema.Node, items []any) 
 		}
 		return nil, &Error{Code: Invalid, Field: n.Name, Message: "needs a value", Allowed: allowed}
 	}
-	if w.is("[") {
-		if items == nil {
-			items = []any{} // [ ] is an empty list, not a missing one
-		}
-		lp.next()
-		for {
-			w, ok := lp.peek()
-			if !ok {
-				return nil, &Error{Code: Invalid, Field: n.Name, Message: fmt.Sprintf("the list opened with [ is not closed at column %d", lp.end), Allowed: "[ a b ]"}
-			}
-			if w.is("]") {
-				lp.next()
-				return items, nil
-			}
-			v, err := one()
-			if err != nil {
-				return nil, err
-			}
-			items = append(items, v)
-		}
-	}
-	for {
+	for !w.is("[") {
 		v, err := one()
 		if err != nil {
 			return nil, err
 		}
 		items = append(items, v)
-		w, ok := lp.peek()
-		if !ok || !n.Positional || named(params, w) != nil || w.is("}") || w.is("[") {
+		if w, ok = lp.peek(); !ok || !n.Positional || named(params, w) != nil || w.is("}") {
 			return items, nil
 		}
+	}
+	if items == nil {
+		items = []any{} // [ ] is an empty list, not a missing one
+	}
+	lp.next()
+	for {
+		w, ok := lp.peek()
+		if !ok {
+			return nil, &Error{Code: Invalid, Field: n.Name, Message: fmt.Sprintf("the list opened with [ is not closed at column %d", lp.end), Allowed: "[ a b ]"}
+		}
+		if w.is("]") {
+			lp.next()
+			return items, nil
+		}
+		v, err := one()
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, v)
 	}
 }
 

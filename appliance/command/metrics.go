@@ -41,6 +41,17 @@ func (m *metrics) collectors() []prometheus.Collector {
 }
 
 func (m *metrics) observe(command, surface, outcome string, d time.Duration) {
+	cm := m.of(command, surface, outcome)
+	cm.calls.Inc()
+	cm.duration.Observe(d.Seconds())
+}
+
+// count counts a request that never became a call.
+func (m *metrics) count(command, surface, outcome string) {
+	m.of(command, surface, outcome).calls.Inc()
+}
+
+func (m *metrics) of(command, surface, outcome string) *callMetrics {
 	key := callKey{command, surface, outcome}
 	got, ok := m.cache.Load(key)
 	if !ok {
@@ -49,7 +60,5 @@ func (m *metrics) observe(command, surface, outcome string, d time.Duration) {
 			duration: m.duration.WithLabelValues(command),
 		})
 	}
-	cm := got.(*callMetrics)
-	cm.calls.Inc()
-	cm.duration.Observe(d.Seconds())
+	return got.(*callMetrics)
 }

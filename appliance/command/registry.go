@@ -137,7 +137,7 @@ func (n *node) permitted(p *access.Principal) bool {
 	return slices.ContainsFunc(n.all, func(c *Command) bool { return c.permitted(p) })
 }
 
-func (c *Command) permitted(p *access.Principal) bool { return p.May(c.path, c.Effect.Scope()) }
+func (c *Command) permitted(p *access.Principal) bool { return p.May(c.path, c.Scope()) }
 
 // Generation moves whenever the set of commands changes.
 func (r *Registry) Generation() uint64 { return r.state.Load().generation }

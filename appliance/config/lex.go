@@ -202,6 +202,15 @@ func (l *lexer) quoted(quote rune) (token, error) {
 	}
 }
 
+// write returns s as it can stand in the place of t. What is in quotes may touch
+// its neighbours, so it stays in quotes.
+func (t token) write(s string) string {
+	if t.quoted {
+		return inQuotes(s)
+	}
+	return quote(s)
+}
+
 // quote returns s as it must be written: bare when that reads back as s.
 func quote(s string) string {
 	bare := s != "" && !strings.ContainsFunc(s, func(r rune) bool {

@@ -26,7 +26,12 @@ type Tree struct {
 // block is what stands between braces, or the whole text.
 type block struct {
 	items []item
+	span  span // between the braces
 }
+
+// span is a part of the text: the offsets of its first byte and of the byte
+// behind it.
+type span struct{ from, to int }
 
 // item is one line of the canonical form: a comment on its own, or a statement
 // with the comment behind it.
@@ -44,6 +49,8 @@ type statement struct {
 	bracketed bool
 	body      *block // nil without braces
 	opening   string // comment behind the opening brace
+	value     span   // the values, with brackets
+	span      span   // all of it, with the semicolon or the closing brace
 }
 
 // Parse reads text. It knows the syntax only; see Validate. The error is
@@ -63,6 +70,7 @@ func Parse(file string, text []byte) (*Tree, error) {
 	if err != nil {
 		return nil, err
 	}
+	root.span = span{0, len(p.text)}
 	return &Tree{file: file, text: []byte(p.text), root: root}, nil
 }
 
@@ -150,7 +158,7 @@ func (p *parser) attach(b *block, newlines int) {
 
 // statement reads one statement of b, up to and with its end.
 func (p *parser) statement(b *block, depth int) (*statement, error) {
-	s := &statement{name: p.tok}
+	s := &statement{name: p.tok, span: span{p.tok.at.offset, p.tok.end}}
 	if s.name.quoted {
 		return nil, p.problem(p.tok.at, "a name is written without quotes")
 	}
@@ -160,11 +168,14 @@ func (p *parser) statement(b *block, depth int) (*statement, error) {
 	switch p.tok.kind {
 	case word:
 		s.values = []token{p.tok}
+		s.value = span{p.tok.at.offset, p.tok.end}
+		s.span.to = p.tok.end
 		if err := p.advance(); err != nil {
 			return nil, err
 		}
 	case openBracket:
 		s.bracketed = true
+		s.value.from = p.tok.at.offset
 		if err := p.bracket(b, s); err != nil {
 			return nil, err
 		}
@@ -176,6 +187,7 @@ func (p *parser) statement(b *block, depth int) (*statement, error) {
 		}
 		return s, p.body(s, depth)
 	case semicolon:
+		s.span.to = p.tok.end
 		return s, p.advance()
 	case newline, endOfText, comment, closeBrace:
 		return s, nil
@@ -203,6 +215,7 @@ func (p *parser) bracket(b *block, s *statement) error {
 		case comment:
 			b.items = append(b.items, item{comment: p.tok.text})
 		case closeBracket:
+			s.value.to, s.span.to = p.tok.end, p.tok.end
 			return p.advance()
 		case endOfText:
 			return p.problem(open, "[ is not closed before the end of the text")
@@ -213,7 +226,7 @@ func (p *parser) bracket(b *block, s *statement) error {
 }
 
 func (p *parser) body(s *statement, depth int) error {
-	open := p.tok.at
+	open, from := p.tok.at, p.tok.end
 	if depth == MaxDepth {
 		return p.problem(open, "blocks are nested more than %d deep", MaxDepth)
 	}
@@ -233,6 +246,8 @@ func (p *parser) body(s *statement, depth int) error {
 	if p.tok.kind == endOfText {
 		return p.problem(open, "block %s is not closed before the end of the text", s.name.text)
 	}
+	s.body.span = span{from, p.tok.at.offset}
+	s.span.to = p.tok.end
 	return p.advance()
 }
 

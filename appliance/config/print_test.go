@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 func TestPrint(t *testing.T) {
@@ -42,6 +43,7 @@ func TestPrint(t *testing.T) {
 // does not matter.
 var sameTree = cmp.Options{
 	cmp.AllowUnexported(block{}, item{}, statement{}),
+	cmpopts.IgnoreTypes(span{}),
 	cmp.Comparer(func(a, b token) bool { return a.text == b.text }),
 }
 
@@ -80,16 +82,5 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		roundTrip(t, tree)
-		if got := tree.Rewrite(func(string, string) (string, bool) { return "", false }); string(got) != string(text) {
-			t.Errorf("rewriting nothing changes the text: %q", got)
-		}
-		rewritten := tree.Rewrite(func(_, value string) (string, bool) { return value, true })
-		same, err := Parse("rewritten", rewritten)
-		if err != nil {
-			t.Fatalf("text with every value rewritten is refused: %v\n%q", err, rewritten)
-		}
-		if diff := cmp.Diff(tree.root, same.root, sameTree); diff != "" {
-			t.Errorf("rewriting values by themselves changes them (-want +got):\n%s", diff)
-		}
 	})
 }

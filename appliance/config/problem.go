@@ -10,19 +10,23 @@ import (
 // Problem is one thing that is wrong with a configuration, and where.
 type Problem struct {
 	File      string
-	Line, Col int    // from 1; columns count characters
+	Line, Col int    // from 1; columns count characters; 0 for a path that was given, not read
 	Path      string // "bgp/peer[north]/remote/as"; "" for a syntax error
 	Message   string // what is wrong
 	Allowed   string // the allowed form, "" where Message says it
 	Suggest   string // what was probably meant, "" if unknown
 
-	secret bool // the line holds a secret and must not be shown
+	secret  bool // the line holds a secret and must not be shown
+	missing bool // something required is not there
 }
 
-// Error returns "file:line:col: path: message; allowed: …; did you mean …?".
+// Error returns "file:line:col: path: message; allowed: …; did you mean …?",
+// without a place if there is none.
 func (p Problem) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s:%d:%d: ", p.File, p.Line, p.Col)
+	if p.Line > 0 {
+		fmt.Fprintf(&b, "%s:%d:%d: ", p.File, p.Line, p.Col)
+	}
 	if p.Path != "" {
 		b.WriteString(p.Path + ": ")
 	}

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -90,42 +89,6 @@ func join(path, step string) string {
 		return step
 	}
 	return path + "/" + step
-}
-
-// Rewrite returns the text with leaf values replaced: fn is called for each
-// value in the order of the text and returns the new value, and whether there
-// is one. Every other byte stays.
-func (t *Tree) Rewrite(fn func(path, value string) (string, bool)) []byte {
-	var out bytes.Buffer
-	done := 0
-	var visit func(b *block, path string)
-	visit = func(b *block, path string) {
-		for _, it := range b.items {
-			s := it.statement
-			switch {
-			case s == nil:
-			case s.body != nil:
-				visit(s.body, join(path, s.step()))
-			default:
-				for _, v := range s.values {
-					value, changed := fn(join(path, shorten(s.name.text)), v.text)
-					if !changed {
-						continue
-					}
-					out.Write(t.text[done:v.at.offset])
-					if v.quoted { // may touch its neighbours
-						out.WriteString(inQuotes(value))
-					} else {
-						out.WriteString(quote(value))
-					}
-					done = v.end
-				}
-			}
-		}
-	}
-	visit(t.root, "")
-	out.Write(t.text[done:])
-	return out.Bytes()
 }
 
 // JSON returns a valid tree as one JSON object: containers are objects, lists

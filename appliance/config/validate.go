@@ -11,8 +11,11 @@ import (
 // Validate holds a tree against a model: names, types, keys, duplicates, and
 // what must not be missing. The error is Problems: all of them, in the order of
 // the text, up to a thousand.
-func Validate(t *Tree, root *schema.Node) error {
-	v := validator{file: t.file}
+func Validate(t *Tree, root *schema.Node) error { return t.validate(root, true) }
+
+// validate is Validate; what is not complete may lack what is required.
+func (t *Tree) validate(root *schema.Node, complete bool) error {
+	v := validator{file: t.file, draft: !complete}
 	v.block(t.root, root, "", position{line: 1, col: 1})
 	if len(v.problems) > 0 {
 		secret := secretLines(t.root, root)
@@ -63,11 +66,12 @@ const maxProblems = 1000
 
 type validator struct {
 	file     string
+	draft    bool // what is missing is no problem yet
 	problems Problems
 }
 
 func (v *validator) add(at position, path string, p Problem) {
-	if len(v.problems) == maxProblems {
+	if len(v.problems) == maxProblems || v.draft && p.missing {
 		return
 	}
 	p.File, p.Line, p.Col, p.Path = v.file, at.line, at.col, path
@@ -108,10 +112,10 @@ func (v *validator) block(b *block, n *schema.Node, path string, start position)
 	}
 	for _, c := range n.Children {
 		if there[c.Name] == 0 && c.Name != n.Key && c.Mandatory {
-			v.add(start, join(path, c.Name), Problem{Message: "is required", Allowed: form(c)})
+			v.add(start, join(path, c.Name), Problem{Message: "is required", Allowed: form(c), missing: true})
 		}
 		if c.Kind == schema.List && (there[c.Name] < c.Min && there[c.Name] > 0 || c.Max > 0 && there[c.Name] > c.Max) {
-			v.add(start, join(path, c.Name), Problem{Message: fmt.Sprintf("has %d entries", there[c.Name]), Allowed: bounds(c, "entries")})
+			v.add(start, join(path, c.Name), Problem{Message: fmt.Sprintf("has %d entries", there[c.Name]), Allowed: bounds(c, "entries"), missing: there[c.Name] < c.Min})
 		}
 	}
 }

@@ -16,12 +16,14 @@ import (
 	"ze.internal/ze/appliance/command"
 )
 
-// Options of a Handler; every field is required.
+// Options of a Handler; a field that may be left out says so.
 type Options struct {
 	Dispatcher *command.Dispatcher
 	// Principal says who sent a request; its error is answered with 401.
 	Principal func(*http.Request) (*access.Principal, error)
-	Surface   string // name in audit, metrics and logs
+	Limiter   *access.Limiter  // of each caller's requests; nil: none
+	Throttle  *access.Throttle // of requests whose sender nobody is; nil: none
+	Surface   string           // name in audit, metrics and logs
 	Logger    zerolog.Logger
 }
 
@@ -63,11 +65,32 @@ func (h *handler) as(next func(http.ResponseWriter, *http.Request, *access.Princ
 	return func(w http.ResponseWriter, r *http.Request) {
 		p, err := h.Principal(r)
 		if err != nil {
-			write(w, http.StatusUnauthorized, failure(&command.Error{Code: "unauthenticated", Message: err.Error()}))
+			h.unauthenticated(w, r, err)
 			return
+		}
+		if h.Limiter != nil {
+			leave, err := h.Limiter.Enter(p)
+			if err != nil {
+				h.Dispatcher.Refused(command.Call{Principal: p, Surface: h.Surface, Remote: r.RemoteAddr}, string(command.Limit))
+				fail(w, command.AsError(err))
+				return
+			}
+			defer leave()
 		}
 		next(w, r, p)
 	}
+}
+
+func (h *handler) unauthenticated(w http.ResponseWriter, r *http.Request, err error) {
+	const code = "unauthenticated"
+	h.Dispatcher.Refused(command.Call{Surface: h.Surface, Remote: r.RemoteAddr}, code)
+	if h.Throttle != nil {
+		if err := h.Throttle.Failed(r.RemoteAddr); err != nil {
+			fail(w, command.AsError(err))
+			return
+		}
+	}
+	write(w, http.StatusUnauthorized, failure(&command.Error{Code: code, Message: err.Error()}))
 }
 
 func (h *handler) reference(w http.ResponseWriter, _ *http.Request, p *access.Principal) {
@@ -125,7 +148,12 @@ func readBody(w http.ResponseWriter, r *http.Request) (json.RawMessage, bool) {
 	return body, true
 }
 
-func fail(w http.ResponseWriter, e *command.Error) { write(w, statuses[e.Code], failure(e)) }
+func fail(w http.ResponseWriter, e *command.Error) {
+	if e.RetryAfter > 0 {
+		w.Header().Set("Retry-After", access.RetrySeconds(e.RetryAfter))
+	}
+	write(w, statuses[e.Code], failure(e))
+}
 
 func failure(e *command.Error) json.RawMessage {
 	b, err := json.Marshal(map[string]*command.Error{"error": e})

@@ -11,11 +11,11 @@ import (
 // whether more than once.
 func extensionParents(name string) (parents []string, repeat, known bool) {
 	switch name {
-	case "command", "effect", "hidden", "offline", "task", "idempotent", "ui-resource":
+	case "command", "effect", "scope", "hidden", "offline", "outside", "store-first", "task", "idempotent", "ui-resource":
 		return []string{"rpc"}, false, true
 	case "example":
 		return []string{"rpc", "leaf", "leaf-list"}, true, true
-	case "positional", "sensitive", "file":
+	case "positional", "sensitive", "hashed", "file":
 		return []string{"leaf", "leaf-list"}, false, true
 	case "selector", "header":
 		return []string{"leaf"}, false, true
@@ -42,7 +42,7 @@ func (l *loader) extensionUse(parent, s *yang.Statement, owner *yang.Module, nam
 	if !repeat && firstOf(parent, s.Keyword) != s {
 		l.errorf(s, "%s is given more than once", s.Keyword)
 	}
-	takesArgument := !slices.Contains([]string{"hidden", "offline", "idempotent", "positional", "sensitive", "file"}, name)
+	takesArgument := !slices.Contains([]string{"hidden", "offline", "outside", "store-first", "idempotent", "positional", "sensitive", "hashed", "file"}, name)
 	switch {
 	case takesArgument && strings.TrimSpace(s.Argument) == "":
 		l.errorf(s, "%s needs an argument", s.Keyword)
@@ -98,9 +98,12 @@ func (l *loader) rpc(m *yang.Module, r *yang.RPC) {
 		RPC:        r.Name,
 		Path:       strings.Fields(argument(ext["command"])),
 		Effect:     argument(ext["effect"]),
+		Scope:      argument(ext["scope"]),
 		Examples:   arguments(ext["example"]),
 		Hidden:     len(ext["hidden"]) > 0,
 		Offline:    len(ext["offline"]) > 0,
+		Outside:    len(ext["outside"]) > 0,
+		StoreFirst: len(ext["store-first"]) > 0,
 		Idempotent: len(ext["idempotent"]) > 0,
 		Task:       argument(ext["task"]),
 		UIResource: argument(ext["ui-resource"]),
@@ -139,6 +142,13 @@ func (l *loader) complete(c *Command, r *yang.RPC, ext map[string][]*yang.Statem
 		}
 	}
 	oneOf("effect", "read", "change", "destroy")
+	oneOf("scope", "read", "write", "admin")
+	if s := ext["store-first"]; len(s) > 0 && (c.Offline || c.Effect == "read") {
+		l.errorf(s[0], "%s is for commands that change the store and then something else", s[0].Keyword)
+	}
+	if s := ext["outside"]; len(s) > 0 && !c.Offline {
+		l.errorf(s[0], "%s is for commands that are ze:offline", s[0].Keyword)
+	}
 	oneOf("task", "optional", "required", "forbidden")
 	if s := ext["ui-resource"]; len(s) > 0 && !strings.HasPrefix(s[0].Argument, "ui://") {
 		l.errorf(s[0], "ze:ui-resource %q is not a ui:// address", s[0].Argument)

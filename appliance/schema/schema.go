@@ -35,6 +35,7 @@ type Node struct {
 	Positional bool     // ze:positional: may be given bare on a command line
 	Selector   []string // ze:selector: the leaf may stand inline, after these words of the command's path
 	Sensitive  bool     // ze:sensitive: never shown in clear
+	Hashed     bool     // ze:hashed: kept as sha256: and a digest; accepts the value in clear
 	File       bool     // ze:file: in a shell, a file's name stands for its content
 	Header     string   // ze:header: mirrored into Mcp-Param-<Header>
 	Examples   []string // ze:example on the node: values that suit it
@@ -78,10 +79,13 @@ type Command struct {
 	RPC         string   // name of the rpc statement
 	Path        []string // the words of ze:command, without inline arguments
 	Effect      string   // ze:effect: read, change or destroy
+	Scope       string   // ze:scope: read, write or admin; "" means what the effect needs
 	Description string
 	Examples    []string // ze:example: whole command lines
 	Hidden      bool     // ze:hidden
-	Offline     bool     // ze:offline
+	Offline     bool     // ze:offline: touches nothing but the store
+	Outside     bool     // ze:outside: except while a daemon runs, when it acts elsewhere, too
+	StoreFirst  bool     // ze:store-first: changes the store before it acts elsewhere
 	Idempotent  bool     // ze:idempotent
 	Task        string   // ze:task: optional, required or forbidden; "" counts as forbidden
 	UIResource  string   // ze:ui-resource

@@ -138,6 +138,7 @@ func (l *loader) value(n *Node, s *yang.Statement, t *yang.Type, units *yang.Val
 		n.Selector = strings.Fields(argument(ext["selector"]))
 	}
 	n.Sensitive = len(ext["sensitive"]) > 0
+	n.Hashed = len(ext["hashed"]) > 0
 	n.File = len(ext["file"]) > 0
 	n.Header = argument(ext["header"])
 	n.Examples = arguments(ext["example"])

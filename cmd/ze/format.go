@@ -124,14 +124,38 @@ func text(w io.Writer, o object, indent string) error {
 				break
 			}
 			_, err = fmt.Fprintf(w, "%s%-*s  %s\n", indent, width+1, m.name+":", cell(v))
-		default:
-			_, err = fmt.Fprintf(w, "%s%-*s  %s\n", indent, width+1, m.name+":", clean(fmt.Sprint(v)))
+		case string:
+			if strings.Contains(v, "\n") {
+				err = block(w, m.name, v, indent)
+				break
+			}
+			_, err = fmt.Fprintf(w, "%s%-*s  %s\n", indent, width+1, m.name+":", clean(v))
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// block writes a text of several lines under its name.
+func block(w io.Writer, name, text, indent string) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s%s:\n", indent, name)
+	for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
+		b.WriteString(strings.TrimRight(indent+"  "+cleanLine(line), " ") + "\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// cleanLine is clean for a line whose tabs are wanted.
+func cleanLine(line string) string {
+	parts := strings.Split(strings.TrimSuffix(line, "\r"), "\t")
+	for i := range parts {
+		parts[i] = clean(parts[i])
+	}
+	return strings.Join(parts, "\t")
 }
 
 // table writes the one list of objects in o as columns; without one, o itself

@@ -14,6 +14,7 @@ import (
 
 	"ze.internal/ze/appliance"
 	"ze.internal/ze/appliance/access"
+	"ze.internal/ze/appliance/config"
 	"ze.internal/ze/store"
 )
 
@@ -100,7 +101,7 @@ func initialize(ctx context.Context, o initOptions) (res initResult, err error) 
 	defer func() { err = errors.Join(err, db.Close()) }()
 	if _, err := db.LatestRevision(ctx); err == nil {
 		return res, fmt.Errorf("%s exists already; to begin anew and keep it aside: ze init --force", filepath.Join(o.dir, store.FileName))
-	} else if !errors.Is(err, store.ErrNotFound) {
+	} else if !errors.Is(err, config.ErrNoRevision) {
 		return res, err
 	}
 	now := time.Now().Truncate(time.Second)
@@ -112,7 +113,7 @@ func initialize(ctx context.Context, o initOptions) (res initResult, err error) 
 		return res, err
 	}
 	// The configuration comes last: its presence says that all is there.
-	_, err = appliance.Import(ctx, db, o.text, 1, store.Revision{Who: localUser(), How: "ze init", Comment: "first configuration"})
+	_, err = appliance.Import(ctx, db, o.text, localUser(), "first configuration")
 	res.token = secret
 	return res, err
 }
