@@ -9,12 +9,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -40,12 +38,14 @@ type Options struct {
 	File      string
 	Text      []byte
 	Overrides Overrides
-	Control   string   // path of the control socket; empty: none
-	Speaker   []string // program and arguments that become the BGP speaker process
-	Version   builtin.Version
-	LogLevel  string // empty: the configuration decides
-	Logger    zerolog.Logger
-	Clock     func() time.Time // default time.Now
+	// Reread returns the file's text anew for a reload; nil if that is not possible.
+	Reread   func() ([]byte, error)
+	Control  string   // path of the control socket; empty: none
+	Speaker  []string // program and arguments that become the BGP speaker process
+	Version  builtin.Version
+	LogLevel string // empty: the configuration decides
+	Logger   zerolog.Logger
+	Clock    func() time.Time // default time.Now
 }
 
 func (o Options) withDefaults() Options {
@@ -57,10 +57,10 @@ func (o Options) withDefaults() Options {
 
 // App is one daemon.
 type App struct {
-	o        Options
-	log      zerolog.Logger
-	cfg      *Configuration
-	revision uint64 // of the configuration in the store; 0 when it came from a file
+	o       Options
+	log     zerolog.Logger
+	level   atomic.Int32          // of the log; a zerolog.Level
+	running atomic.Pointer[state] // the configuration in force
 
 	store      *store.DB
 	audit      *audit.Log
@@ -75,8 +75,12 @@ type App struct {
 	undo    []step // what Stop and a failed New or Start run, last first
 	failed  chan error
 
-	mu        sync.Mutex
-	listeners []builtin.Listener
+	reloading sync.Mutex     // held while the configuration changes
+	draining  sync.WaitGroup // doors that are closing
+
+	mu      sync.Mutex // guards what follows
+	doors   []*door    // open
+	reloads builtin.ReloadStatus
 }
 
 // step undoes one thing that was built or started.
@@ -90,7 +94,8 @@ type step struct {
 // their kind; a configuration that is refused is config.Problems.
 func New(ctx context.Context, o Options) (_ *App, err error) {
 	o = o.withDefaults()
-	a := &App{o: o, log: o.Logger, failed: make(chan error, 8)}
+	a := &App{o: o, failed: make(chan error, 8)}
+	a.log = o.Logger.Sample(levelFilter{&a.level})
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.rollback(ctx))
@@ -108,30 +113,23 @@ func New(ctx context.Context, o Options) (_ *App, err error) {
 	}
 	a.onStop("store", func(context.Context) error { return a.store.Close() })
 
-	file, text, err := a.configurationText(ctx)
+	first, err := a.load(ctx)
 	if err != nil {
 		return nil, err
 	}
-	tokens, err := a.store.Tokens(ctx)
+	level, err := a.logLevel(first.cfg)
 	if err != nil {
-		return nil, fmt.Errorf("count the tokens: %w", err)
-	}
-	if a.cfg, err = LoadConfiguration(file, text, o.Overrides, len(tokens)); err != nil {
 		return nil, err
 	}
-	if err := a.setLogLevel(); err != nil {
-		return nil, err
-	}
+	a.level.Store(int32(level))
+	a.running.Store(first)
 
 	a.audit = audit.NewLog(audit.Options{Store: a.store, Clock: o.Clock, Logger: a.log})
-	settings, err := a.cfg.authSettings(o.Overrides)
+	auth, err := a.authOptions(first.cfg)
 	if err != nil {
 		return nil, err
 	}
-	a.auth, err = access.NewAuthenticator(access.AuthOptions{
-		Mode: a.cfg.Environment.MCP.AuthMode, Static: settings, Store: a.store, Clock: o.Clock,
-	})
-	if err != nil {
+	if a.auth, err = access.NewAuthenticator(auth); err != nil {
 		return nil, err
 	}
 
@@ -145,7 +143,7 @@ func New(ctx context.Context, o Options) (_ *App, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := a.bgp.Configure(ctx, a.cfg.BGP); err != nil {
+	if err := a.bgp.Configure(ctx, first.cfg.BGP); err != nil {
 		return nil, err
 	}
 
@@ -227,22 +225,28 @@ func (a *App) Start(ctx context.Context) (err error) {
 		return err
 	}
 	a.onStop("bgp service", func(context.Context) error { a.bgp.Stop(); return nil })
-	if a.cfg.BGP != nil {
-		if err := a.speaker.Start(ctx); err != nil {
+	cfg := a.running.Load().cfg
+	a.onStop("bgp speaker", a.speaker.Stop)
+	if cfg.BGP != nil {
+		if err := a.speaker.Start(context.WithoutCancel(ctx)); err != nil {
 			return err
 		}
-		a.onStop("bgp speaker", a.speaker.Stop)
+	}
+	doors := a.wantedDoors(cfg)
+	a.onStop("listeners", a.closeDoors)
+	if err := openDoors(ctx, doors); err != nil {
+		return err
+	}
+	for _, d := range doors {
+		a.serve(d)
 	}
 	if err := a.openControl(ctx); err != nil {
 		return err
 	}
-	if err := a.openMetrics(ctx); err != nil {
-		return err
+	if !cfg.Environment.MCP.Enabled {
+		a.log.Warn().Msg("MCP is off: the configuration has no enabled mcp block, and --mcp was not given")
 	}
-	if err := a.openMCP(ctx); err != nil {
-		return err
-	}
-	for _, w := range a.cfg.Warnings {
+	for _, w := range cfg.Warnings {
 		a.log.Warn().Msg(w)
 	}
 	go a.watchStore()
@@ -284,44 +288,22 @@ func (a *App) rollback(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Addresses returns where the daemon answers, by name: mcp, metrics, control.
-func (a *App) Addresses() []builtin.Listener {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return slices.Clone(a.listeners)
-}
-
 // Source says where the configuration in force came from.
 func (a *App) Source() string {
-	if a.o.File != "" {
-		return a.o.File
+	r := a.running.Load()
+	if r.revision == 0 {
+		return r.source
 	}
-	return fmt.Sprintf("store, revision %d", a.revision)
+	return fmt.Sprintf("%s, revision %d", r.source, r.revision)
 }
 
 // Instance returns the name of this instance.
 func (a *App) instance(ctx context.Context) (string, error) {
-	if n := a.cfg.Environment.Instance.Name; n != "" {
+	if n := a.running.Load().cfg.Environment.Instance.Name; n != "" {
 		return n, nil
 	}
 	m, err := a.store.Meta(ctx)
 	return m.Instance, err
-}
-
-func (a *App) setLogLevel() error {
-	level := a.o.LogLevel
-	if level == "" {
-		level = a.cfg.Environment.Log.Level
-	}
-	if level == "" {
-		return nil
-	}
-	l, err := zerolog.ParseLevel(level)
-	if err != nil {
-		return fmt.Errorf("log level %q: allowed are trace, debug, info, warn and error", level)
-	}
-	a.log = a.log.Level(l)
-	return nil
 }
 
 // speakerEnvironment is all the speaker process is told: nothing that could
@@ -334,48 +316,4 @@ func speakerEnvironment() []string {
 		}
 	}
 	return env
-}
-
-// listen opens a TCP listener and explains a failure.
-func listen(ctx context.Context, what, address string) (net.Listener, error) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("listen for %s: %w; another process may use the port, and another port can be configured", what, err)
-	}
-	return l, nil
-}
-
-// serve runs an HTTP server on l until Stop.
-func (a *App) serve(name string, l net.Listener, server *http.Server) {
-	a.mu.Lock()
-	a.listeners = append(a.listeners, builtin.Listener{Name: name, Address: l.Addr().String()})
-	a.mu.Unlock()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			a.fail(fmt.Errorf("serve %s: %w", name, err))
-		}
-	}()
-	a.onStop(name+" listener", func(ctx context.Context) error {
-		err := server.Shutdown(ctx)
-		if err != nil {
-			err = errors.Join(err, server.Close()) // out of time: cut off what is left
-		}
-		<-done
-		return err
-	})
-}
-
-// removeStale removes a socket that nobody listens on. The store's lock is held,
-// so a live one belongs to a daemon with another database.
-func removeStale(path string) error {
-	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
-		return os.MkdirAll(filepath.Dir(path), 0o750)
-	}
-	c, err := net.Dial("unix", path)
-	if err == nil {
-		return errors.Join(fmt.Errorf("control socket %s: another daemon answers there; give this one its own with --socket", path), c.Close())
-	}
-	return os.Remove(path)
 }

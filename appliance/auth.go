@@ -33,6 +33,12 @@ func (c *Configuration) gate(o Overrides, storeTokens int) (access.Settings, err
 	return s, nil
 }
 
+// authOptions returns how callers are recognised under c.
+func (a *App) authOptions(c *Configuration) (access.AuthOptions, error) {
+	static, err := c.authSettings(a.o.Overrides)
+	return access.AuthOptions{Mode: c.Environment.MCP.AuthMode, Static: static, Store: a.store, Clock: a.o.Clock}, err
+}
+
 // authSettings returns the credentials of the configuration and the overrides.
 func (c *Configuration) authSettings(o Overrides) ([]access.StaticToken, error) {
 	var out []access.StaticToken

@@ -7,40 +7,140 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/user"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"ze.internal/ze/appliance/access"
+	"ze.internal/ze/appliance/builtin"
 	"ze.internal/ze/appliance/rest"
 )
 
-// maxConnections bounds the open connections of each listener.
-const maxConnections = 1024
+const (
+	maxConnections = 1024             // open at a time, of each listener
+	drainTime      = 10 * time.Second // for requests in flight when a listener closes
+)
 
-// openMCP serves MCP on every configured address, or on none if one fails.
-func (a *App) openMCP(ctx context.Context) error {
-	block := a.cfg.Environment.MCP
-	if !block.Enabled {
-		a.log.Warn().Msg("MCP is off: the configuration has no enabled mcp block, and --mcp was not given")
-		return nil
+// door is one listener and the server behind it.
+type door struct {
+	name   string         // mcp, metrics or control
+	want   netip.AddrPort // where it was asked to listen; zero for the control socket
+	l      net.Listener
+	server *http.Server
+	done   chan struct{} // closed when the server has ended
+}
+
+// wantedDoors returns the network doors of a configuration, not yet open.
+func (a *App) wantedDoors(c *Configuration) []*door {
+	var out []*door
+	add := func(name string, servers []serverBlock, h http.Handler) {
+		for _, s := range servers {
+			out = append(out, &door{name: name, want: netip.AddrPortFrom(s.IP, s.Port), server: access.Server(h, log.New(a.log, "", 0)), done: make(chan struct{})})
+		}
 	}
+	if c.Environment.MCP.Enabled {
+		add("mcp", c.Environment.MCP.Servers, a.mcpHandler())
+	}
+	if c.Environment.Metrics.Enabled {
+		add("metrics", c.Environment.Metrics.Servers, a.metricsHandler())
+	}
+	return out
+}
+
+// same reports whether an open door serves what a wanted one would.
+func (d *door) same(o *door) bool { return d.name == o.name && d.want == o.want }
+
+// openDoors listens for every door, or for none.
+func openDoors(ctx context.Context, doors []*door) error {
+	for i, d := range doors {
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", d.want.String())
+		if err != nil {
+			err = fmt.Errorf("listen for %s: %w; another process may use the port, and another port can be configured", d.name, err)
+			return errors.Join(err, closeListeners(doors[:i]))
+		}
+		d.l = access.LimitListener(l, maxConnections)
+	}
+	return nil
+}
+
+func closeListeners(doors []*door) error {
+	var errs []error
+	for _, d := range doors {
+		errs = append(errs, d.l.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// serve answers at a door until it is closed.
+func (a *App) serve(d *door) {
+	a.mu.Lock()
+	a.doors = append(a.doors, d)
+	a.mu.Unlock()
+	go func() {
+		defer close(d.done)
+		if err := d.server.Serve(d.l); !errors.Is(err, http.ErrServerClosed) {
+			a.fail(fmt.Errorf("serve %s: %w", d.name, err))
+		}
+	}()
+}
+
+// closeDoor lets requests in flight finish until ctx ends.
+func (a *App) closeDoor(ctx context.Context, d *door) error {
+	a.mu.Lock()
+	a.doors = slices.DeleteFunc(a.doors, func(o *door) bool { return o == d })
+	a.mu.Unlock()
+	err := d.server.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(fmt.Errorf("close the %s listener: %w", d.name, err), d.server.Close()) // out of time: cut off what is left
+	}
+	<-d.done
+	return err
+}
+
+// closeDoors closes every door, all at once.
+func (a *App) closeDoors(ctx context.Context) error {
+	open := a.openedDoors()
+	errs := make(chan error, len(open))
+	for _, d := range open {
+		go func() { errs <- a.closeDoor(ctx, d) }()
+	}
+	var all []error
+	for range open {
+		all = append(all, <-errs)
+	}
+	a.draining.Wait()
+	return errors.Join(all...)
+}
+
+func (a *App) openedDoors() []*door {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.doors)
+}
+
+// Addresses returns where the daemon answers, by name: mcp, metrics, control.
+func (a *App) Addresses() []builtin.Listener {
+	var out []builtin.Listener
+	for _, d := range a.openedDoors() {
+		out = append(out, builtin.Listener{Name: d.name, Address: d.l.Addr().String()})
+	}
+	return out
+}
+
+func (a *App) mcpHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", a.mcp)
 	mux.HandleFunc("/", notFound("MCP is served at /mcp"))
-	guard := &access.Guard{}
-	return a.openAll(ctx, "mcp", block.Servers, guard.Wrap(mux))
+	return (&access.Guard{}).Wrap(mux)
 }
 
-// openMetrics serves metrics and health.
-func (a *App) openMetrics(ctx context.Context) error {
-	block := a.cfg.Environment.Metrics
-	if !block.Enabled {
-		return nil
-	}
+func (a *App) metricsHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(a.metrics, promhttp.HandlerOpts{ErrorLog: log.New(a.log, "", 0), Registry: a.metrics}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok") })
@@ -54,26 +154,7 @@ func (a *App) openMetrics(ctx context.Context) error {
 		plain(w, http.StatusOK, "ready")
 	})
 	mux.HandleFunc("/", notFound("here are /metrics, /healthz and /readyz"))
-	guard := &access.Guard{}
-	return a.openAll(ctx, "metrics", block.Servers, guard.Wrap(mux))
-}
-
-func (a *App) openAll(ctx context.Context, name string, servers []serverBlock, h http.Handler) error {
-	listeners := make([]net.Listener, 0, len(servers))
-	for _, s := range servers {
-		l, err := listen(ctx, name, net.JoinHostPort(s.IP.String(), strconv.Itoa(int(s.Port))))
-		if err != nil {
-			for _, open := range listeners {
-				err = errors.Join(err, open.Close())
-			}
-			return err
-		}
-		listeners = append(listeners, l)
-	}
-	for _, l := range listeners {
-		a.serve(name, access.LimitListener(l, maxConnections), access.Server(h, log.New(a.log, "", 0)))
-	}
-	return nil
+	return (&access.Guard{}).Wrap(mux)
 }
 
 // connKey is where a request's context holds its connection.
@@ -97,11 +178,23 @@ func (a *App) openControl(ctx context.Context) error {
 		return errors.Join(err, l.Close())
 	}
 	handler := rest.New(rest.Options{Dispatcher: a.dispatcher, Principal: peer, Surface: "cli", Logger: a.log})
-	guard := &access.Guard{MaxBody: 16 << 20}
-	server := access.Server(guard.Wrap(handler), log.New(a.log, "", 0))
+	server := access.Server((&access.Guard{MaxBody: 16 << 20}).Wrap(handler), log.New(a.log, "", 0))
 	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
-	a.serve("control", access.LimitListener(l, maxConnections), server)
+	a.serve(&door{name: "control", l: access.LimitListener(l, maxConnections), server: server, done: make(chan struct{})})
 	return nil
+}
+
+// removeStale removes a socket that nobody listens on. The store's lock is held,
+// so a live one belongs to a daemon with another database.
+func removeStale(path string) error {
+	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
+		return os.MkdirAll(filepath.Dir(path), 0o750)
+	}
+	c, err := net.Dial("unix", path)
+	if err == nil {
+		return errors.Join(fmt.Errorf("control socket %s: another daemon answers there; give this one its own with --socket", path), c.Close())
+	}
+	return os.Remove(path)
 }
 
 // restrictSocket lets the owner and group ze, where there is one, open the socket.

@@ -31,37 +31,33 @@ func (s system) Status(ctx context.Context) (builtin.Status, error) {
 	if err != nil {
 		return builtin.Status{}, fmt.Errorf("look at the database: %w", err)
 	}
-	source := "store"
-	if a.o.File != "" {
-		source = a.o.File
-	}
+	running := a.running.Load()
 	st := builtin.Status{
 		Instance: name, Version: a.o.Version.Version, PID: os.Getpid(),
-		Configuration: builtin.ConfigurationStatus{Source: source, Revision: a.revision},
+		Configuration: builtin.ConfigurationStatus{Source: running.source, Revision: running.revision},
 		Listeners:     a.Addresses(),
 		Store:         builtin.StoreStatus{Path: path, SizeBytes: info.Size()},
 	}
-	if a.cfg.BGP != nil {
+	if running.cfg.BGP != nil {
 		p := a.speaker.Status().Process
 		st.Speaker = &builtin.SpeakerStatus{State: string(p.State), PID: p.PID, Restarts: p.Restarts}
 	}
 	return st, nil
 }
 
-// configurationText returns the configuration to run, and its name in messages.
-func (a *App) configurationText(ctx context.Context) (string, []byte, error) {
-	if a.o.File != "" {
-		return a.o.File, a.o.Text, nil
+func (s system) ReloadStatus() builtin.ReloadStatus { return s.a.ReloadStatus() }
+
+func (s system) Reload(ctx context.Context) error {
+	err := s.a.Reload(ctx)
+	var problems config.Problems
+	if errors.As(err, &problems) {
+		e := &command.Error{Code: command.Invalid, Message: "refused, the configuration before stays in force: " + problems[0].Error(), Err: err}
+		for _, p := range problems[1:] {
+			e.Actions = append(e.Actions, "also "+p.Error())
+		}
+		return e
 	}
-	rev, err := a.store.LatestRevision(ctx)
-	if errors.Is(err, store.ErrNotFound) {
-		return "", nil, fmt.Errorf("%s holds no configuration; finish its creation with: ze init", a.o.DataDir)
-	}
-	if err != nil {
-		return "", nil, fmt.Errorf("read the configuration: %w", err)
-	}
-	a.revision = rev.Number
-	return fmt.Sprintf("revision-%d", rev.Number), rev.Text, nil
+	return err
 }
 
 // revisions keeps configurations for the commands.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -70,11 +71,16 @@ type AuthOptions struct {
 // Authenticator turns an Authorization header into a Principal. It keeps no
 // answer of the store: a revoked token is refused on the next request.
 type Authenticator struct {
-	open     *Principal // mode none: everybody
-	static   []staticPrincipal
-	store    TokenStore
-	clock    func() time.Time
-	failures *prometheus.CounterVec
+	credentials atomic.Pointer[Credentials]
+	failures    *prometheus.CounterVec
+}
+
+// Credentials are checked AuthOptions, ready to be applied.
+type Credentials struct {
+	open   *Principal // mode none: everybody
+	static []staticPrincipal
+	store  TokenStore
+	clock  func() time.Time
 }
 
 type staticPrincipal struct {
@@ -82,36 +88,47 @@ type staticPrincipal struct {
 	principal Principal
 }
 
-// NewAuthenticator returns an Authenticator, or an error if the mode is unknown.
-// Whether the settings make sense together is for Settings.Check to say.
-func NewAuthenticator(o AuthOptions) (*Authenticator, error) {
-	a := &Authenticator{
-		store: o.Store, clock: o.Clock,
-		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "ze_auth_failures_total", Help: "Requests that were not authenticated.",
-		}, []string{"reason"}),
-	}
-	if a.clock == nil {
-		a.clock = time.Now
-	}
-	for _, e := range []*AuthError{ErrAuthMissing, ErrAuthMalformed, ErrAuthUnknown, ErrAuthExpired, ErrAuthUnavailable} {
-		a.failures.WithLabelValues(e.Reason)
+// Prepare checks o; an unknown mode is an error. Whether the settings make sense
+// together is for Settings.Check to say.
+func (o AuthOptions) Prepare() (*Credentials, error) {
+	c := &Credentials{store: o.Store, clock: o.Clock}
+	if c.clock == nil {
+		c.clock = time.Now
 	}
 	switch o.Mode {
 	case ModeNone:
-		a.open = &Principal{Name: "anonymous", Accessor: "none", Scope: Admin}
-		return a, nil
+		c.open = &Principal{Name: "anonymous", Accessor: "none", Scope: Admin}
+		return c, nil
 	case ModeBearer, ModeBearerList:
 	default:
 		return nil, fmt.Errorf("authentication mode %q: allowed are %s", o.Mode, strings.Join(modes, ", "))
 	}
 	for _, t := range o.Static {
-		a.static = append(a.static, staticPrincipal{t.Digest, Principal{
+		c.static = append(c.static, staticPrincipal{t.Digest, Principal{
 			Name: t.Name, Accessor: "static:" + t.Name, Scope: t.Scope, Allow: t.Allow, Deny: t.Deny,
 		}})
 	}
+	return c, nil
+}
+
+// NewAuthenticator returns an Authenticator that applies o.
+func NewAuthenticator(o AuthOptions) (*Authenticator, error) {
+	c, err := o.Prepare()
+	if err != nil {
+		return nil, err
+	}
+	a := &Authenticator{failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "ze_auth_failures_total", Help: "Requests that were not authenticated.",
+	}, []string{"reason"})}
+	for _, e := range []*AuthError{ErrAuthMissing, ErrAuthMalformed, ErrAuthUnknown, ErrAuthExpired, ErrAuthUnavailable} {
+		a.failures.WithLabelValues(e.Reason)
+	}
+	a.Apply(c)
 	return a, nil
 }
+
+// Apply makes c count from the next request on.
+func (a *Authenticator) Apply(c *Credentials) { a.credentials.Store(c) }
 
 // Collectors returns the authenticator's metrics, to be registered once by the
 // caller.
@@ -122,10 +139,11 @@ func (a *Authenticator) Collectors() []prometheus.Collector {
 // Authenticate returns who sends a request with this Authorization header; ""
 // means that there is none. The error is an *AuthError.
 func (a *Authenticator) Authenticate(ctx context.Context, authorization string) (*Principal, error) {
-	if a.open != nil {
-		return a.open, nil
+	c := a.credentials.Load()
+	if c.open != nil {
+		return c.open, nil
 	}
-	p, err := a.bearer(ctx, authorization)
+	p, err := c.bearer(ctx, authorization)
 	if err != nil {
 		a.failures.WithLabelValues(err.Reason).Inc()
 		return nil, err
@@ -133,7 +151,7 @@ func (a *Authenticator) Authenticate(ctx context.Context, authorization string) 
 	return p, nil
 }
 
-func (a *Authenticator) bearer(ctx context.Context, authorization string) (*Principal, *AuthError) {
+func (c *Credentials) bearer(ctx context.Context, authorization string) (*Principal, *AuthError) {
 	if authorization == "" {
 		return nil, ErrAuthMissing
 	}
@@ -145,24 +163,24 @@ func (a *Authenticator) bearer(ctx context.Context, authorization string) (*Prin
 	// Digests are compared, all of them and each in constant time, so that time
 	// tells nothing about a secret.
 	found := -1
-	for i := range a.static {
-		if subtle.ConstantTimeCompare(a.static[i].digest[:], digest[:]) == 1 {
+	for i := range c.static {
+		if subtle.ConstantTimeCompare(c.static[i].digest[:], digest[:]) == 1 {
 			found = i
 		}
 	}
 	if found >= 0 {
-		return &a.static[found].principal, nil
+		return &c.static[found].principal, nil
 	}
-	if a.store == nil {
+	if c.store == nil {
 		return nil, ErrAuthUnknown
 	}
-	t, err := a.store.TokenByDigest(ctx, digest)
+	t, err := c.store.TokenByDigest(ctx, digest)
 	switch {
 	case errors.Is(err, ErrNoToken):
 		return nil, ErrAuthUnknown
 	case err != nil:
 		return nil, &AuthError{Reason: ErrAuthUnavailable.Reason, Message: ErrAuthUnavailable.Message, Err: err}
-	case !t.Expires.IsZero() && !a.clock().Before(t.Expires):
+	case !t.Expires.IsZero() && !c.clock().Before(t.Expires):
 		return nil, ErrAuthExpired
 	}
 	return &Principal{Name: t.Name, Accessor: t.Accessor, Scope: t.Scope, Allow: t.Allow, Deny: t.Deny}, nil

@@ -12,6 +12,18 @@ type System interface {
 	Version() Version
 	Started() time.Time
 	Status(ctx context.Context) (Status, error)
+	ReloadStatus() ReloadStatus
+	Reload(ctx context.Context) error
+}
+
+// ReloadStatus tells how reloads went.
+type ReloadStatus struct {
+	Generation  uint64    `json:"generation"`
+	LastOutcome string    `json:"last-outcome"`
+	LastReload  time.Time `json:"last-reload,omitzero"`
+	LastError   string    `json:"last-error,omitempty"`
+	Source      string    `json:"source"`
+	Revision    uint64    `json:"configuration-revision,omitzero"`
 }
 
 // Version says what is running.
@@ -84,5 +96,14 @@ func (d Deps) system(r runs) {
 			Status `json:",inline"`
 			uptime `json:",inline"`
 		}{s, d.uptime()}, nil
+	}
+	r["show-reload-status"] = func(context.Context, *command.Request) (any, error) {
+		return d.System.ReloadStatus(), nil
+	}
+	r["request-reload"] = func(ctx context.Context, _ *command.Request) (any, error) {
+		if err := d.System.Reload(ctx); err != nil {
+			return nil, err
+		}
+		return d.System.ReloadStatus(), nil
 	}
 }

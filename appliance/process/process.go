@@ -97,19 +97,20 @@ func New(o Options) *Supervisor {
 
 // Start begins to supervise and returns at once; failed starts are retried like
 // crashes. When ctx ends the child is stopped as by Stop, which must still be
-// called to wait for it. A Supervisor is started once.
+// called to wait for it. After Stop it can be started again.
 func (s *Supervisor) Start(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.done != nil {
-		return fmt.Errorf("start %s: it was started before", s.o.Name)
+		return fmt.Errorf("start %s: it runs already", s.o.Name)
 	}
 	ctx, s.cancel = context.WithCancel(ctx)
 	hurry, kill := context.WithCancel(context.Background())
 	s.kill = kill
-	s.done = make(chan struct{})
+	done := make(chan struct{})
+	s.done, s.starts = done, 0
 	go func() {
-		defer close(s.done)
+		defer close(done)
 		s.run(ctx, hurry)
 	}()
 	return nil
@@ -126,7 +127,14 @@ func (s *Supervisor) Stop(ctx context.Context) error {
 		return nil
 	}
 	cancel()
-	defer kill()
+	defer func() {
+		kill()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.done == done {
+			s.done = nil
+		}
+	}()
 	select {
 	case <-done:
 		return nil

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -45,10 +47,18 @@ func (c *cli) serve(ctx context.Context, file string, text []byte) error {
 	}
 	dir, _ := c.directory()
 	log := c.logger()
-	app, err := startApp(ctx, appliance.Options{
+	options := appliance.Options{
 		DataDir: dir, File: file, Text: text, Overrides: overrides, Control: c.controlSocket(),
 		LogLevel: c.level(), Logger: log,
-	})
+	}
+	if file != "-" {
+		options.Reread = func() ([]byte, error) { return readFile(c.in, file) }
+	}
+	// From before the start on: a signal that comes too early must not end the daemon.
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+	app, err := startApp(ctx, options)
 	if err != nil {
 		return err
 	}
@@ -57,11 +67,17 @@ func (c *cli) serve(ctx context.Context, file string, text []byte) error {
 	}
 	log.Info().Str("version", builtinVersion().Version).Str("configuration", app.Source()).Str("data", dir).Msg("ze is ready")
 	systemd.Ready("ready; configuration from " + app.Source())
-	select {
-	case <-ctx.Done():
-		log.Info().Msg("stopping")
-	case err = <-app.Failed():
-		log.Error().Err(err).Msg("the daemon cannot go on")
+	for running := true; running; {
+		select {
+		case <-hangup:
+			_ = app.Reload(ctx) // logged, and kept for show reload-status
+		case <-ctx.Done():
+			log.Info().Msg("stopping")
+			running = false
+		case err = <-app.Failed():
+			log.Error().Err(err).Msg("the daemon cannot go on")
+			running = false
+		}
 	}
 	systemd.Stopping()
 	return errors.Join(err, stopApp(app))

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"ze.internal/ze/appliance/schema"
 )
 
@@ -17,31 +19,76 @@ type environment struct {
 	mcpToken      string
 	mcpListen     []netip.AddrPort
 	metricsListen []netip.AddrPort
+
+	given map[string]string // what was set, by name
 }
 
 // setting is one registered name. Names are dotted; a variable is the name with
 // underscores for dots, in any case: ze.mcp.listen is ZE_MCP_LISTEN.
 type setting struct {
-	name string
-	set  func(e *environment, value string) error
+	name   string
+	about  string
+	form   string // the allowed form
+	secret bool
+	set    func(e *environment, value string) error
 }
 
 func settings() []setting {
+	const listen = "ADDRESS:PORT, several with commas"
 	return []setting{
-		{"ze.data.dir", func(e *environment, v string) error { e.dataDir = v; return nil }},
-		{"ze.control.socket", func(e *environment, v string) error { e.socket = v; return nil }},
-		{"ze.log.level", func(e *environment, v string) error { e.logLevel = v; return nil }},
-		{"ze.mcp.token", func(e *environment, v string) error { e.mcpToken = v; return nil }},
-		{"ze.mcp.listen", func(e *environment, v string) (err error) { e.mcpListen, err = addresses(v); return err }},
-		{"ze.metrics.listen", func(e *environment, v string) (err error) { e.metricsListen, err = addresses(v); return err }},
+		{name: "ze.control.socket", form: "PATH", about: "control socket of the daemon",
+			set: func(e *environment, v string) error { e.socket = v; return nil }},
+		{name: "ze.data.dir", form: "DIRECTORY", about: "directory of the database",
+			set: func(e *environment, v string) error { e.dataDir = v; return nil }},
+		{name: "ze.log.level", form: "trace, debug, info, warn or error", about: "what is logged",
+			set: func(e *environment, v string) error { e.logLevel = v; return nil }},
+		{name: "ze.mcp.listen", form: listen, about: "where MCP is served, whatever the configuration says",
+			set: func(e *environment, v string) (err error) { e.mcpListen, err = addresses(v); return err }},
+		{name: "ze.mcp.token", form: "TOKEN", about: "a bearer token with scope admin", secret: true,
+			set: func(e *environment, v string) error { e.mcpToken = v; return nil }},
+		{name: "ze.metrics.listen", form: listen, about: "where metrics are served, whatever the configuration says",
+			set: func(e *environment, v string) (err error) { e.metricsListen, err = addresses(v); return err }},
 	}
+}
+
+// variable is the environment variable of a setting.
+func (s setting) variable() string { return strings.ToUpper(strings.ReplaceAll(s.name, ".", "_")) }
+
+func (c *cli) envCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "env", Short: "Settings that can be made by environment variables", Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return usagef("%s takes a command; see: %s --help", cmd.CommandPath(), cmd.CommandPath())
+		},
+	}
+	list := &cobra.Command{
+		Use: "list", Args: noArguments,
+		Short: "List the registered names, what they take, and which are set",
+		Long: `List the registered names, what they take, and which are set.
+
+The command line wins over the environment, the environment over the
+configuration, the configuration over the default.`,
+		RunE: func(*cobra.Command, []string) error {
+			var rows []object
+			for _, s := range settings() {
+				value := c.env.given[s.name]
+				if s.secret && value != "" {
+					value = "***"
+				}
+				rows = append(rows, object{{"name", s.name}, {"variable", s.variable()}, {"form", s.form}, {"about", s.about}, {"value", value}})
+			}
+			return columns(c.out, rows, "")
+		},
+	}
+	cmd.AddCommand(list)
+	return cmd
 }
 
 // readEnvironment reads the registered settings. It warns of names that nothing
 // reads; a value that cannot be read is an error, since going on without it
 // could open another door than was asked for.
 func readEnvironment(variables []string) (environment, []string, error) {
-	var e environment
+	e := environment{given: map[string]string{}}
 	var warnings []string
 	known := settings()
 	names := make([]string, len(known))
@@ -58,11 +105,12 @@ func readEnvironment(variables []string) (environment, []string, error) {
 		if i < 0 {
 			w := "unknown environment variable " + variable
 			if near := schema.Nearest(name, names); near != "" {
-				w += "; did you mean " + strings.ToUpper(strings.ReplaceAll(near, ".", "_")) + "?"
+				w += "; did you mean " + setting{name: near}.variable() + "?"
 			}
 			warnings = append(warnings, w)
 			continue
 		}
+		e.given[name] = value
 		if err := known[i].set(&e, value); err != nil {
 			return e, warnings, usagef("environment variable %s: %w", variable, err)
 		}

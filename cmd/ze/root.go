@@ -79,7 +79,7 @@ func (c *cli) root() (*cobra.Command, error) {
 	c.startFlags(root)
 	root.Flags().BoolVar(&c.isVersion, "version", false, "print the version")
 
-	own := []*cobra.Command{c.startCommand(), c.initCommand(), c.demoCommand(), c.cliCommand(), speakerCommand(c.stdio)}
+	own := []*cobra.Command{c.startCommand(), c.initCommand(), c.demoCommand(), c.cliCommand(), c.envCommand(), speakerCommand(c.stdio)}
 	root.AddCommand(own...)
 	words, err := c.daemonCommands()
 	if err != nil {

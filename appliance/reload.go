@@ -1,0 +1,199 @@
+package appliance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"ze.internal/ze/appliance/builtin"
+	"ze.internal/ze/store"
+)
+
+// state is the configuration in force and where it came from.
+type state struct {
+	cfg      *Configuration
+	source   string // "store" or a file's name
+	revision uint64 // in the store; 0 when it came from a file
+}
+
+// Reload makes the newest configuration the running one: the newest revision of
+// the store, or the file read anew. It applies fully or changes nothing; either
+// way the generation of ReloadStatus moves.
+func (a *App) Reload(ctx context.Context) error {
+	a.reloading.Lock()
+	defer a.reloading.Unlock()
+	err := a.reload(ctx)
+	a.processed(err)
+	return err
+}
+
+func (a *App) reload(ctx context.Context) error {
+	next, err := a.load(ctx)
+	if err != nil {
+		return err
+	}
+	return a.change(ctx, next)
+}
+
+// load reads the newest configuration and takes it through the start gate.
+func (a *App) load(ctx context.Context) (*state, error) {
+	s := &state{source: a.o.File}
+	file, text := a.o.File, a.o.Text
+	if file == "" {
+		rev, err := a.store.LatestRevision(ctx)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil, fmt.Errorf("%s holds no configuration; finish its creation with: ze init", a.o.DataDir)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the configuration: %w", err)
+		}
+		s.source, s.revision = "store", rev.Number
+		file, text = fmt.Sprintf("revision-%d", rev.Number), rev.Text
+	} else if a.o.Reread != nil && a.running.Load() != nil {
+		var err error
+		if text, err = a.o.Reread(); err != nil {
+			return nil, err
+		}
+	}
+	tokens, err := a.store.Tokens(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("count the tokens: %w", err)
+	}
+	s.cfg, err = LoadConfiguration(file, text, a.o.Overrides, len(tokens))
+	return s, err
+}
+
+// change makes next the running configuration. Everything that can fail comes
+// first: what is open and running stays until all of the new is ready.
+func (a *App) change(ctx context.Context, next *state) error {
+	options, err := a.authOptions(next.cfg)
+	if err != nil {
+		return err
+	}
+	credentials, err := options.Prepare()
+	if err != nil {
+		return err
+	}
+	level, err := a.logLevel(next.cfg)
+	if err != nil {
+		return err
+	}
+	wanted := a.wantedDoors(next.cfg)
+	var fresh, gone []*door
+	open := a.openedDoors()
+	for _, w := range wanted {
+		if !slices.ContainsFunc(open, w.same) {
+			fresh = append(fresh, w)
+		}
+	}
+	for _, o := range open {
+		if o.name != "control" && !slices.ContainsFunc(wanted, o.same) {
+			gone = append(gone, o)
+		}
+	}
+	if err := openDoors(ctx, fresh); err != nil {
+		return err
+	}
+	old := a.running.Load()
+	if err := a.changeBGP(ctx, old.cfg, next.cfg); err != nil {
+		return errors.Join(err, closeListeners(fresh))
+	}
+
+	// From here on nothing fails.
+	a.auth.Apply(credentials)
+	a.level.Store(int32(level))
+	a.running.Store(next)
+	for _, d := range fresh {
+		a.serve(d)
+	}
+	for _, d := range gone {
+		a.draining.Go(func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+			defer cancel()
+			if err := a.closeDoor(ctx, d); err != nil {
+				a.log.Warn().Err(err).Msg("a listener that the configuration no longer has was cut off")
+			}
+		})
+	}
+	for _, w := range next.cfg.Warnings {
+		a.log.Warn().Msg(w)
+	}
+	return nil
+}
+
+// changeBGP configures the BGP room and starts or stops the speaker as the
+// block appears or goes. On an error all is as before.
+func (a *App) changeBGP(ctx context.Context, old, next *Configuration) error {
+	if err := a.bgp.Configure(ctx, next.BGP); err != nil {
+		return err
+	}
+	switch {
+	case old.BGP == nil && next.BGP != nil:
+		if err := a.speaker.Start(context.WithoutCancel(ctx)); err != nil {
+			return errors.Join(err, a.bgp.Configure(ctx, nil))
+		}
+	case old.BGP != nil && next.BGP == nil:
+		if err := a.speaker.Stop(ctx); err != nil {
+			// It is being killed, and nothing will start it again.
+			a.log.Warn().Err(err).Msg("the BGP speaker did not stop in time")
+		}
+	}
+	return nil
+}
+
+// levelFilter lets through what the running configuration's log level asks for.
+type levelFilter struct{ level *atomic.Int32 }
+
+// Sample implements zerolog.Sampler.
+func (f levelFilter) Sample(l zerolog.Level) bool { return int32(l) >= f.level.Load() }
+
+func (a *App) logLevel(c *Configuration) (zerolog.Level, error) {
+	name := a.o.LogLevel
+	if name == "" {
+		name = c.Environment.Log.Level
+	}
+	if name == "" {
+		return zerolog.InfoLevel, nil
+	}
+	l, err := zerolog.ParseLevel(name)
+	if err != nil {
+		return l, fmt.Errorf("log level %q: allowed are trace, debug, info, warn and error", name)
+	}
+	return l, nil
+}
+
+// processed counts a reload and keeps its outcome.
+func (a *App) processed(err error) {
+	s := builtin.ReloadStatus{LastOutcome: "applied", LastReload: a.o.Clock().UTC().Truncate(time.Millisecond)}
+	if err != nil {
+		s.LastOutcome, s.LastError = "refused", err.Error()
+		a.log.Error().Err(err).Msg("reload refused; the configuration before stays in force")
+	} else {
+		r := a.running.Load()
+		a.log.Info().Str("source", r.source).Uint64("revision", r.revision).Msg("configuration applied")
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s.Generation = a.reloads.Generation + 1
+	a.reloads = s
+}
+
+// ReloadStatus tells how often the configuration was reloaded, and how the last
+// reload went. The generation moves on every processed reload, refused ones
+// included, so that a caller can wait for its own.
+func (a *App) ReloadStatus() builtin.ReloadStatus {
+	a.mu.Lock()
+	s := a.reloads
+	a.mu.Unlock()
+	if s.LastOutcome == "" {
+		s.LastOutcome = "none"
+	}
+	r := a.running.Load()
+	s.Source, s.Revision = r.source, r.revision
+	return s
+}
