@@ -93,6 +93,8 @@ func systemError(path string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return &Error{Kind: ErrAccess, Path: path, Cause: err, Next: "it must be readable and writable for the user who runs the daemon"}
+	case errors.Is(err, syscall.ENOTDIR):
+		return &Error{Kind: ErrAccess, Path: path, Cause: err, Next: "name the directory that holds " + FileName}
 	case isNoSpace(err):
 		return &Error{Kind: ErrNoSpace, Path: path, Cause: err, Next: nextSpace}
 	}

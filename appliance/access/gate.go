@@ -36,7 +36,7 @@ func (s Settings) Check() []Problem {
 	}
 	switch {
 	case !slices.Contains(modes, s.Mode):
-		add("auth-mode", fmt.Sprintf("unknown mode %q", s.Mode), "allowed are "+strings.Join(modes, ", "))
+		add("auth-mode", fmt.Sprintf("unknown mode %q", s.Mode), strings.Join(modes, ", "))
 	case s.Mode == ModeNone && s.HasToken:
 		add("auth-mode", "mode none lets everybody in, yet a token is set", "use mode bearer, or remove the token")
 	case s.Mode == ModeBearer && !s.HasToken && s.StoreTokens == 0:
@@ -52,7 +52,7 @@ func (s Settings) Check() []Problem {
 	for _, l := range s.Listeners {
 		if !l.Addr().Unmap().IsLoopback() {
 			add("server", fmt.Sprintf("address %s can be reached from other machines", l),
-				"allowed are 127.0.0.1 and ::1; for remote callers put a proxy with TLS in front")
+				"127.0.0.1 and ::1; for remote callers put a proxy with TLS in front")
 		}
 	}
 	return problems

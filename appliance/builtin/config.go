@@ -42,7 +42,7 @@ func (d Deps) config(r runs) {
 			Number uint64 `json:"number"`
 			Digest string `json:"digest"`
 			Note   string `json:"note"`
-		}{rev.Number, rev.Digest, "takes effect when the daemon is started again"}, nil
+		}{rev.Number, rev.Digest, "a running daemon uses it after: request reload"}, nil
 	}
 	r["config-history"] = func(ctx context.Context, _ *command.Request) (any, error) {
 		revs, err := d.Config.Revisions(ctx)

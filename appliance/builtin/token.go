@@ -46,8 +46,8 @@ func (d Deps) token(r runs) {
 		var expires time.Time
 		if in.Expires != "" {
 			life, err := schema.ParseDuration(in.Expires)
-			if err != nil {
-				return nil, &command.Error{Code: command.Invalid, Field: "expires", Message: err.Error()}
+			if err != nil || life <= 0 {
+				return nil, &command.Error{Code: command.Invalid, Field: "expires", Message: fmt.Sprintf("%q is no time to live", in.Expires), Allowed: "at least 1s, as 90d"}
 			}
 			expires = now.Add(life)
 		}

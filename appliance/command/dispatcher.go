@@ -202,7 +202,7 @@ func (d *Dispatcher) finish(ctx context.Context, c *Command, call Call, rec audi
 	}
 	if ev := d.Logger.WithLevel(level); ev.Enabled() {
 		ev.Str("command", rec.Command).Str("principal", rec.Principal).Str("surface", rec.Surface).
-			Str("outcome", rec.Outcome).Dur("duration", rec.Duration)
+			Str("outcome", rec.Outcome).Dur("duration-ms", rec.Duration)
 		if e != nil {
 			ev.AnErr("error", logError(e))
 		}
@@ -224,7 +224,8 @@ func logError(e *Error) error {
 
 func auditFailed(err error) *Error {
 	return &Error{Code: Unavailable, Message: "refused: the audit log cannot be written",
-		Actions: []string{"check the space and health of the disk under the data directory", "see the daemon's log"}, Err: err}
+		Actions: []string{"make room on the disk under the data directory, or check its health; the daemon's log has the cause",
+			"if something must end at once: stopping the daemon ends everything it does outside"}, Err: err}
 }
 
 // describeArgs records the arguments: a digest for every call, and for calls

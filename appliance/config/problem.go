@@ -10,7 +10,7 @@ import (
 // Problem is one thing that is wrong with a configuration, and where.
 type Problem struct {
 	File      string
-	Line, Col int    // from 1; columns count characters
+	Line, Col int    // from 1; columns count characters; 0 if File is no text
 	Path      string // "bgp/peer[north]/remote/as"; "" for a syntax error
 	Message   string // what is wrong
 	Allowed   string // the allowed form, "" where Message says it
@@ -22,7 +22,11 @@ type Problem struct {
 // Error returns "file:line:col: path: message; allowed: …; did you mean …?".
 func (p Problem) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s:%d:%d: ", p.File, p.Line, p.Col)
+	b.WriteString(p.File + ": ")
+	if p.Line > 0 {
+		b.Reset()
+		fmt.Fprintf(&b, "%s:%d:%d: ", p.File, p.Line, p.Col)
+	}
 	if p.Path != "" {
 		b.WriteString(p.Path + ": ")
 	}
