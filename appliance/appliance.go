@@ -156,7 +156,7 @@ func New(ctx context.Context, o Options) (_ *App, err error) {
 		return nil, err
 	}
 
-	if err := a.wireCommands(func(*schema.Command) bool { return true }); err != nil {
+	if err := a.wireCommands(storage{a.store}, func(*schema.Command) bool { return true }); err != nil {
 		return nil, err
 	}
 	a.mcp, err = mcp.New(mcp.Options{
@@ -178,7 +178,7 @@ const instructions = `ze controls a BGP speaker and the appliance it runs on. ` 
 	`A failed call says which field is wrong, what is allowed and what to do next.`
 
 // wireCommands registers the commands that want wants.
-func (a *App) wireCommands(want func(*schema.Command) bool) error {
+func (a *App) wireCommands(keeper builtin.Store, want func(*schema.Command) bool) error {
 	set, err := schema.Load(builtin.Models())
 	if err != nil {
 		return fmt.Errorf("load the commands: %w", err)
@@ -186,6 +186,7 @@ func (a *App) wireCommands(want func(*schema.Command) bool) error {
 	registry := command.NewRegistry()
 	commands, err := builtin.Commands(set, builtin.Deps{
 		Registry: registry, System: system{a}, BGP: a.bgp, Tokens: a.store, Usage: a.usage, Audit: a.audit, Config: a.config, Clock: a.o.Clock,
+		Store: keeper, Blobs: storage{a.store},
 	})
 	if err != nil {
 		return err

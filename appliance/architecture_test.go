@@ -60,7 +60,7 @@ var rooms = map[string]struct {
 	"appliance/process":      {"a supervisor knows nothing of what it runs", nil},
 	"appliance/command":      {"the one door knows identity, audit and schemas, and no command or surface", []string{"appliance/access", "appliance/audit", "appliance/schema"}},
 	"appliance/config":       {"the language knows its model and nothing that uses it", []string{"appliance/schema"}},
-	"appliance/bgp":          {"announcements are ours; the engine is behind an interface", nil},
+	"appliance/bgp":          {"announcements are ours; the engine is behind an interface", []string{"appliance/schema"}},
 	"appliance/bgp/speaker":  {"the engine's host knows the types of bgp and how to run a process", []string{"appliance/bgp", "appliance/process"}},
 	"appliance/bgp/birdtest": {"a real peer for tests knows nothing of us", nil},
 	"appliance/builtin":      {"commands act on rooms through interfaces of their own", []string{"appliance/access", "appliance/audit", "appliance/bgp", "appliance/command", "appliance/config", "appliance/schema"}},

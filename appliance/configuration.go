@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"ze.internal/ze/appliance/access"
 	"ze.internal/ze/appliance/bgp"
 	"ze.internal/ze/appliance/config"
 	"ze.internal/ze/appliance/schema"
@@ -91,6 +92,9 @@ type Overrides struct {
 	MCPListen     []netip.AddrPort // non-empty: serve MCP there, whether the block is enabled or not
 	MCPToken      string           // an admin token beside those configured
 	MetricsListen []netip.AddrPort // non-empty: serve metrics there
+
+	// Where they came from, for messages: "--mcp", "ZE_MCP_LISTEN".
+	MCPListenFrom, MCPTokenFrom, MetricsListenFrom string
 }
 
 // LoadConfiguration parses and checks a configuration text: grammar, model, and
@@ -120,8 +124,13 @@ func LoadConfiguration(file string, text []byte, o Overrides, storeTokens int) (
 	c.override(o)
 
 	var problems config.Problems
-	problem := func(path, message, allowed string) {
-		problems = append(problems, tree.Problem(set.Data(), path, message, allowed))
+	// A setting from outside the text has no line in it, but a name.
+	problem := func(from, path, message, allowed string) {
+		p := config.Problem{File: from, Message: message, Allowed: allowed}
+		if from == "" {
+			p = tree.Problem(set.Data(), path, message, allowed)
+		}
+		problems = append(problems, p)
 	}
 	gate, err := c.gate(o, storeTokens)
 	if err != nil {
@@ -130,18 +139,31 @@ func LoadConfiguration(file string, text []byte, o Overrides, storeTokens int) (
 	c.Environment.MCP.AuthMode = gate.Mode
 	c.Warnings = gate.Warnings()
 	for _, p := range gate.Check() {
-		problem("environment/mcp/"+p.Path, p.Message, p.Allowed)
+		from := ""
+		if p.Path == "server" && len(o.MCPListen) > 0 {
+			from = o.MCPListenFrom
+		}
+		problem(from, "environment/mcp/"+p.Path, p.Message, p.Allowed)
 	}
-	for i, s := range c.Environment.Metrics.Servers {
+	if o.MCPToken != "" {
+		if err := access.CheckSecret(o.MCPToken); err != nil {
+			problem(o.MCPTokenFrom, "", err.Error(), access.SecretForm)
+		}
+	}
+	for _, s := range c.Environment.Metrics.Servers {
 		if !s.IP.IsLoopback() {
-			path := fmt.Sprintf("environment/metrics/server[%s]/ip", c.Environment.Metrics.Servers[i].Name)
-			problem(path, fmt.Sprintf("%s is not a loopback address, and metrics are served without authentication", s.IP), "127.0.0.1 or ::1")
+			from := ""
+			if len(o.MetricsListen) > 0 {
+				from = o.MetricsListenFrom
+			}
+			problem(from, fmt.Sprintf("environment/metrics/server[%s]/ip", s.Name),
+				fmt.Sprintf("%s is not a loopback address, and metrics are served without authentication", s.IP), "127.0.0.1 or ::1")
 		}
 	}
 	if c.BGP != nil {
 		c.BGP.SetDefaults()
 		for _, e := range fieldErrors(c.BGP.Validate()) {
-			problem("bgp/"+e.Field, e.Problem, e.Allowed)
+			problem("", "bgp/"+e.Field, e.Problem, e.Allowed)
 		}
 	}
 	if len(problems) > 0 {

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -26,6 +27,7 @@ import (
 
 const (
 	maxConnections = 1024             // open at a time, of each listener
+	maxSocketPath  = 107              // octets (unix(7), sun_path without its end mark)
 	drainTime      = 10 * time.Second // for requests in flight when a listener closes
 )
 
@@ -73,7 +75,8 @@ func openDoors(ctx context.Context, doors []*door) error {
 	for i, d := range doors {
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", d.want.String())
 		if err != nil {
-			err = fmt.Errorf("listen for %s: %w; another process may use the port, and another port can be configured", d.name, err)
+			err = fmt.Errorf("listen for %s: %w; if another process has the port, choose one with environment/%[1]s/server in the configuration or ZE_%[3]s_LISTEN",
+				d.name, err, strings.ToUpper(d.name))
 			return errors.Join(err, closeListeners(doors[:i]))
 		}
 		d.l = access.LimitListener(l, maxConnections)
@@ -183,6 +186,9 @@ func (a *App) openControl(ctx context.Context) error {
 	path := a.o.Control
 	if path == "" {
 		return nil
+	}
+	if len(path) > maxSocketPath {
+		return fmt.Errorf("control socket %s: the path has %d octets, at most %d are possible; name another with --socket", path, len(path), maxSocketPath)
 	}
 	if err := removeStale(path); err != nil {
 		return fmt.Errorf("prepare the control socket: %w", err)

@@ -12,13 +12,17 @@ import (
 )
 
 // Offline runs one command on the database in o.DataDir while no daemon does.
-// Only commands declared ze:offline exist here; every other is unknown. The
-// call is audited as any other.
+// Only commands declared ze:offline or ze:repair exist here; every other is
+// unknown. The call is audited as any other.
 func Offline(ctx context.Context, o Options, call command.Call) (res *command.Result, err error) {
 	o = o.withDefaults()
 	a := &App{o: o, log: o.Logger}
 	defer func() { err = errors.Join(err, a.rollback(context.WithoutCancel(ctx))) }()
-	if a.store, err = store.Open(store.Options{Dir: o.DataDir, Clock: o.Clock, Logger: a.log}); err != nil {
+	so := store.Options{Dir: o.DataDir, Clock: o.Clock, Logger: a.log}
+	if isRepair(call.Line) {
+		return a.repair(ctx, so, call)
+	}
+	if a.store, err = store.Open(so); err != nil {
 		return nil, err
 	}
 	a.onStop("store", func(context.Context) error { return a.store.Close() })
@@ -27,7 +31,7 @@ func Offline(ctx context.Context, o Options, call command.Call) (res *command.Re
 	if a.config, err = a.newConfig(nil); err != nil {
 		return nil, err
 	}
-	if err := a.wireCommands(func(c *schema.Command) bool { return c.Offline }); err != nil {
+	if err := a.wireCommands(storage{a.store}, func(c *schema.Command) bool { return c.Offline }); err != nil {
 		return nil, err
 	}
 	a.audit.Start()

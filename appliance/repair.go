@@ -24,7 +24,7 @@ type closedStorage struct {
 // Check implements builtin.Store.
 func (s closedStorage) Check(context.Context) (builtin.StoreReport, error) {
 	r, err := store.CheckFile(s.o)
-	return reportView(r), err
+	return reportView(r), storeError(err, "")
 }
 
 // Restore implements builtin.Store.
@@ -35,7 +35,11 @@ func (s closedStorage) Restore(_ context.Context, file string, fallback bool) (b
 
 // isRepair reports whether a command line begins with a command that also runs
 // on a database that cannot be opened.
-func isRepair(set *schema.Set, line string) bool {
+func isRepair(line string) bool {
+	set, err := schema.Load(builtin.Models())
+	if err != nil {
+		return false // whoever loads them to run the command says why
+	}
 	words := strings.Fields(line)
 	return slices.ContainsFunc(set.Commands(), func(c *schema.Command) bool {
 		return c.Repair && len(words) >= len(c.Path) && slices.Equal(words[:len(c.Path)], c.Path)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
+	"strings"
 
 	"ze.internal/ze/appliance/audit"
 	"ze.internal/ze/appliance/builtin"
@@ -18,7 +20,7 @@ type storage struct{ db *store.DB }
 // Check implements builtin.Store.
 func (s storage) Check(ctx context.Context) (builtin.StoreReport, error) {
 	r, err := s.db.Check(ctx)
-	return reportView(r), err
+	return reportView(r), storeError(err, "")
 }
 
 // VerifyAudit implements builtin.Store.
@@ -71,7 +73,7 @@ func (s storage) Restore(_ context.Context, file string, _ bool) (builtin.StoreR
 // Compact implements builtin.Store.
 func (s storage) Compact(ctx context.Context) (before, after int64, err error) {
 	c, err := s.db.Compact(ctx)
-	return c.Before, c.After, err
+	return c.Before, c.After, storeError(err, "")
 }
 
 // Blobs implements builtin.Blobs.
@@ -108,11 +110,23 @@ func blobError(err error) error {
 	return storeError(err, "name")
 }
 
-// storeError tells the caller what of field the store does not accept, and
-// which record cannot be read.
+// storeError tells the caller of a command about the store itself, or with its
+// files, what the store says; with what is wrong about field.
 func storeError(err error, field string) error {
+	var whole *store.Error
 	switch {
-	case errors.Is(err, store.ErrInvalid):
+	case errors.As(err, &whole):
+		e := &command.Error{Code: command.Unavailable, Message: strings.TrimSuffix(err.Error(), "; "+whole.Next), Actions: []string{whole.Next}, Err: err}
+		switch whole.Kind {
+		case store.ErrDamaged, store.ErrTooNew:
+			e.Code = command.Damaged
+		case store.ErrExists:
+			e.Code = command.Conflict
+		case store.ErrMissing:
+			e.Code = command.NotFound
+		}
+		return e
+	case errors.Is(err, store.ErrInvalid), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 		return &command.Error{Code: command.Invalid, Field: field, Message: err.Error(), Err: err}
 	case errors.Is(err, store.ErrBadRecord):
 		return &command.Error{Code: command.Damaged, Message: err.Error(), Actions: []string{"store check"}, Err: err}

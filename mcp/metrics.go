@@ -47,5 +47,5 @@ func (m *metrics) collectors() []prometheus.Collector {
 func (s *Server) finishCall(r *request, tool, outcome string, took time.Duration) {
 	s.metrics.toolCalls.WithLabelValues(tool, outcome).Inc()
 	s.metrics.duration.WithLabelValues(tool).Observe(took.Seconds())
-	s.log.Debug().Str("tool", tool).Str("principal", r.principal.Name).Str("outcome", outcome).Dur("duration", took).Msg("tool call")
+	s.log.Debug().Str("tool", tool).Str("principal", r.principal.Name).Str("outcome", outcome).Dur("duration-ms", took).Msg("tool call")
 }

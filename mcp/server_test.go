@@ -269,7 +269,7 @@ func TestLogHasNoSecretsAndNoArguments(t *testing.T) {
 	})
 	send(f, call(adminToken, "ze_switch", `{"lamp":"hall","on":true}`))
 	send(f, call("ze_wrong-token", "ze_switch", `{"lamp":"hall","on":true}`))
-	want := `{"level":"debug","tool":"ze_switch","principal":"admin","outcome":"ok","duration":0,"message":"tool call"}` + "\n"
+	want := `{"level":"debug","tool":"ze_switch","principal":"admin","outcome":"ok","duration-ms":0,"message":"tool call"}` + "\n"
 	if log.String() != want {
 		t.Errorf("got %swant %s", log.String(), want)
 	}

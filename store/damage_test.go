@@ -215,7 +215,7 @@ func TestEmptyOrMissingAfterFirstStart(t *testing.T) {
 	}
 	o = options(filepath.Join(t.TempDir(), "nowhere"))
 	o.Create = false
-	if _, err := Open(o); !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), "ze init") {
+	if _, err := Open(o); !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), " init") {
 		t.Errorf("never created: %v", err)
 	}
 	if _, err := os.Stat(o.Dir); err == nil {

@@ -79,20 +79,6 @@ func damaged(path, detail string) error {
 	return &Error{Kind: ErrDamaged, Path: path, Detail: detail, Next: nextDamaged(path)}
 }
 
-// Tell says what a caller of a command may be told: a code of package command,
-// and what to do next.
-func (e *Error) Tell() (code, next string) {
-	switch e.Kind {
-	case ErrDamaged, ErrTooNew:
-		return "damaged", e.Next
-	case ErrExists:
-		return "conflict", e.Next
-	case ErrMissing:
-		return "not-found", e.Next
-	}
-	return "unavailable", e.Next
-}
-
 // CommandFor returns the command line that does rest on the database in dir, to
 // be run as it stands.
 func CommandFor(dir, rest string) string {
@@ -160,6 +146,8 @@ func systemError(path string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return &Error{Kind: ErrAccess, Path: path, Cause: err, Next: "it must be readable and writable for the user who runs the daemon"}
+	case errors.Is(err, syscall.ENOTDIR):
+		return &Error{Kind: ErrAccess, Path: path, Cause: err, Next: "name the directory that holds " + FileName}
 	case isNoSpace(err):
 		return &Error{Kind: ErrNoSpace, Path: path, Cause: err, Next: nextSpace}
 	}

@@ -256,7 +256,7 @@ func TestGate(t *testing.T) {
 		{"list with store token", Settings{Mode: ModeBearerList, StoreTokens: 1}, nil},
 		{"list with static token", Settings{Mode: ModeBearerList, HasToken: true}, nil},
 		{"unset", Settings{}, []string{`auth-mode: unknown mode ""`}},
-		{"unknown", Settings{Mode: "oauth", HasToken: true}, []string{`auth-mode: unknown mode "oauth"; allowed are none, bearer, bearer-list`}},
+		{"unknown", Settings{Mode: "oauth", HasToken: true}, []string{`auth-mode: unknown mode "oauth"; none, bearer, bearer-list`}},
 		{"none with token", Settings{Mode: ModeNone, HasToken: true}, []string{"auth-mode: mode none lets everybody in, yet a token"}},
 		{"bearer without", Settings{Mode: ModeBearer}, []string{"auth-mode: mode bearer without any token"}},
 		{"list without", Settings{Mode: ModeBearerList}, []string{"auth-mode: mode bearer-list without any token"}},

@@ -38,7 +38,7 @@ func (s Settings) Check() []Problem {
 	}
 	switch {
 	case !slices.Contains(modes, s.Mode):
-		add("auth-mode", fmt.Sprintf("unknown mode %q", s.Mode), "allowed are "+strings.Join(modes, ", "))
+		add("auth-mode", fmt.Sprintf("unknown mode %q", s.Mode), strings.Join(modes, ", "))
 	case s.Mode == ModeNone && s.HasToken:
 		add("auth-mode", "mode none lets everybody in, yet a token is set", "use mode bearer, or remove the token")
 	case s.Mode == ModeBearer && !s.HasToken && s.StoreTokens == 0:

@@ -40,9 +40,8 @@ type Limiter struct {
 
 // account is one principal's share.
 type account struct {
-	rate  *rate.Limiter
-	busy  int
-	since time.Time // of the last request
+	rate *rate.Limiter
+	busy int // requests under way
 }
 
 // NewLimiter returns a Limiter; clock nil means time.Now.
@@ -88,7 +87,6 @@ func (l *Limiter) Enter(p *Principal) (leave func(), err error) {
 			Message: fmt.Sprintf("%s sends more than the %v requests a second allowed, %d at once; try again in %v", p.Name, l.limits.Rate, l.limits.Burst, roundUp(wait))}
 	}
 	a.busy++
-	a.since = now
 	return sync.OnceFunc(func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -116,7 +114,7 @@ func (l *Limiter) account(name string, now time.Time) *account {
 	if a := l.kept[name]; a != nil {
 		return a
 	}
-	if now.Sub(l.swept) >= time.Minute || len(l.kept) >= maxKept {
+	if now.Sub(l.swept) >= time.Minute {
 		l.swept = now
 		for name, a := range l.kept {
 			// With a full burst again it is as a new one would be.
@@ -124,25 +122,18 @@ func (l *Limiter) account(name string, now time.Time) *account {
 				delete(l.kept, name)
 			}
 		}
-		if len(l.kept) >= maxKept {
-			l.dropOldest()
+	}
+	for name, a := range l.kept {
+		if len(l.kept) < maxKept {
+			break
+		}
+		if a.busy == 0 { // any one will do; so many at once are nobody's normal use
+			delete(l.kept, name)
 		}
 	}
-	a := &account{rate: rate.NewLimiter(l.limits.rate(), l.limits.Burst), since: now}
+	a := &account{rate: rate.NewLimiter(l.limits.rate(), l.limits.Burst)}
 	l.kept[name] = a
 	return a
-}
-
-// dropOldest forgets the principal that has been quiet for the longest time.
-func (l *Limiter) dropOldest() {
-	var oldest string
-	var since time.Time
-	for name, a := range l.kept {
-		if a.busy == 0 && (oldest == "" || a.since.Before(since)) {
-			oldest, since = name, a.since
-		}
-	}
-	delete(l.kept, oldest)
 }
 
 // Failed authentications one source may make before they are answered with less.

@@ -276,9 +276,11 @@ func TestUsage(t *testing.T) {
 		if at := u.Latest(digest); !at.Equal(time.Now()) {
 			t.Errorf("last use %v, began %v", at, began)
 		}
+		u.mu.Lock()
 		if len(u.times) != 1 {
 			t.Errorf("%d tokens remembered", len(u.times))
 		}
+		u.mu.Unlock()
 		// A disk that fails loses nothing.
 		s.mu.Lock()
 		s.err = errors.New("no space")

@@ -3,6 +3,7 @@ package access
 import (
 	"crypto/sha256"
 	"encoding/base32"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -33,6 +34,21 @@ func NewToken(rand io.Reader, name string, scope Scope, created, expires time.Ti
 // DigestOf returns what is kept of a secret. A plain hash suffices: 256 random
 // bits cannot be guessed, however fast the hash.
 func DigestOf(secret string) [32]byte { return sha256.Sum256([]byte(secret)) }
+
+// SecretForm is the form that CheckSecret demands, for people.
+const SecretForm = "16 to 512 characters out of letters, digits and -._~+/=, as `ze token create` makes them"
+
+// CheckSecret refuses a secret that somebody chose and that is too short to be
+// safe, or that no Authorization header could carry.
+func CheckSecret(secret string) error {
+	if len(secret) < 16 {
+		return fmt.Errorf("the token has %d characters, too few to be safe", len(secret))
+	}
+	if got, ok := bearerToken("Bearer " + secret); !ok || got != secret {
+		return errors.New("the token has characters, or a length, that a bearer token cannot have")
+	}
+	return nil
+}
 
 func random(rand io.Reader, size int) string {
 	b := make([]byte, size)

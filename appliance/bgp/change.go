@@ -263,6 +263,8 @@ func (s *Service) commit(ctx context.Context, e edit, prefixes []netip.Prefix) (
 	return false, errors.Join(err, available(s.settle(back, prefixes)))
 }
 
+var errNotKept = errors.New("keep announcements")
+
 // keep makes an edit durable, then known here.
 func (s *Service) keep(ctx context.Context, e edit) error {
 	put := make([]Announcement, len(e.put))
@@ -270,7 +272,7 @@ func (s *Service) keep(ctx context.Context, e edit) error {
 		put[i] = *a
 	}
 	if err := s.o.Store.ReplaceAnnouncements(ctx, put, e.remove); err != nil {
-		return fmt.Errorf("keep announcements: %w", err)
+		return fmt.Errorf("%w: %w", errNotKept, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

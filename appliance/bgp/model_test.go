@@ -85,7 +85,7 @@ func (w *world) announce(t *rapid.T) {
 		Origin:   rapid.SampledFrom([]string{"igp", "egp"}).Draw(t, "origin"),
 		Peers:    rapid.SliceOfNDistinct(rapid.SampledFrom(w.cfg.peerNames()), 0, 2, rapid.ID).Draw(t, "peers"),
 		TagKey:   rapid.SampledFrom([]string{"", "ticket", "job"}).Draw(t, "tag"),
-		For:      rapid.SampledFrom([]string{"", "", "10", "1m", "2h"}).Draw(t, "for"),
+		For:      rapid.SampledFrom([]string{"", "", "10s", "1m", "2h"}).Draw(t, "for"),
 	}
 	res, err := w.s.Announce(w.ctx, r)
 	var fe *FieldError

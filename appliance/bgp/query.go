@@ -88,7 +88,7 @@ func (s *Service) ask(ctx context.Context, cfg *Config, limit time.Duration) ([]
 	}
 	down := ""
 	if errors.Is(err, ErrUnavailable) {
-		down = "the bgp speaker is not running; it is restarted by itself"
+		down = "restarted by itself: " + err.Error()
 	} else if err != nil {
 		if work.Err() != nil {
 			err = ErrUnavailable

@@ -4,18 +4,19 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"ze.internal/ze/appliance/schema"
 )
 
 const (
 	maxTag      = 64
 	maxLifetime = 365 * 24 * time.Hour
 
-	durationForm = "whole seconds or a duration from 1s to 8760h, for example 90s, 15m or 2h"
+	durationForm = "a whole number and a unit s, m, h or d, from 1s to 365d, for example 90s, 15m, 2h or 1d"
 )
 
 // AnnounceRequest is one announce call, values as the caller wrote them. Its
@@ -238,10 +239,7 @@ func parseLifetime(text string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil
 	}
-	d, err := time.ParseDuration(text)
-	if n, nerr := strconv.ParseUint(text, 10, 32); nerr == nil {
-		d, err = time.Duration(n)*time.Second, nil
-	}
+	d, err := schema.ParseDuration(text)
 	if err != nil || d < time.Second || d > maxLifetime {
 		return 0, &FieldError{Field: "for", Problem: fmt.Sprintf("%q is no lifetime", text), Allowed: durationForm, Err: ErrInvalid}
 	}
@@ -261,7 +259,7 @@ func (r *WithdrawRequest) check() error {
 	}
 	if selectors != 1 {
 		return &FieldError{
-			Field: "prefixes", Problem: fmt.Sprintf("%d of prefixes, tag-key, id and all are given", selectors),
+			Field: "prefixes", Problem: fmt.Sprintf("%d of prefixes, tag, id and all are given", selectors),
 			Allowed: "exactly one of them, for example prefixes [ 192.0.2.0/24 ]", Err: ErrInvalid,
 		}
 	}

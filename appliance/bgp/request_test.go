@@ -94,8 +94,9 @@ func TestAnnounceRefuses(t *testing.T) {
 		"for 0":                 {v4 + `"for":"0"`, "for", `"0"`},
 		"for negative":          {v4 + `"for":"-5s"`, "for", `"-5s"`},
 		"for too short":         {v4 + `"for":"10ms"`, "for", "1s"},
-		"for too long":          {v4 + `"for":"8761h"`, "for", "8760h"},
-		"for too large a count": {v4 + `"for":"99999999999999999999"`, "for", "8760h"},
+		"for too long":          {v4 + `"for":"8761h"`, "for", "365d"},
+		"for in bare seconds":   {v4 + `"for":"90"`, "for", "90s"},
+		"for too large a count": {v4 + `"for":"99999999999999999999"`, "for", "365d"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var r AnnounceRequest
@@ -131,7 +132,7 @@ func TestAnnounceAccepts(t *testing.T) {
 		`"prefixes":["128.0.0.0/1"],"next-hop":"127.0.0.9"`,
 		`"prefixes":["192.0.2.0/24"],"next-hop":"127.0.0.3","peer":["north"]`,
 		`"prefixes":["192.0.2.0/24"],"community":["65535:666","65535:0","0:0"]`,
-		`"prefixes":["192.0.2.0/24"],"for":"90","tag-key":"` + strings.Repeat("ä", 64) + `"`,
+		`"prefixes":["192.0.2.0/24"],"for":"90s","tag-key":"` + strings.Repeat("ä", 64) + `"`,
 	} {
 		var r AnnounceRequest
 		if err := json.Unmarshal([]byte("{"+request+"}"), &r); err != nil {

@@ -286,7 +286,7 @@ func TestLifetime(t *testing.T) {
 		r := newRoom(t)
 		synctest.Wait() // the loop sleeps already
 		started := time.Now()
-		a := r.announce(t, AnnounceRequest{Prefixes: []string{"10.1.0.0/16", "10.2.0.0/16"}, For: "30"})
+		a := r.announce(t, AnnounceRequest{Prefixes: []string{"10.1.0.0/16", "10.2.0.0/16"}, For: "30s"})
 		if !a.Expires.Equal(started.Add(30 * time.Second)) {
 			t.Errorf("expires %s", a.Expires)
 		}
@@ -414,4 +414,23 @@ func TestNotReady(t *testing.T) {
 	if _, err := NewService(Options{}); err == nil {
 		t.Error("a service without store and speaker")
 	}
+}
+
+// A store that takes nothing does not keep an expired route on the air.
+func TestLifetimeEndsWithoutStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRoom(t)
+		r.announce(t, AnnounceRequest{Prefixes: []string{"10.1.0.0/16"}, For: "30s"})
+		r.store.mu.Lock()
+		r.store.fail = errors.New("no space left")
+		r.store.mu.Unlock()
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		if got := r.engine.prefixes(); len(got) != 0 {
+			t.Errorf("the speaker still has %v", got)
+		}
+		time.Sleep(retryInterval)
+		synctest.Wait()
+		r.expect(t) // and is forgotten as soon as the store takes it
+	})
 }

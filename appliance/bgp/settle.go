@@ -156,6 +156,11 @@ func (s *Service) expire(ctx context.Context) error {
 	}
 	slices.Sort(e.remove)
 	if _, err := s.commit(ctx, e, prefixes); err != nil {
+		if errors.Is(err, errNotKept) {
+			// A disk that takes nothing must not keep a route on the air: what has
+			// expired is left out of every replay, so the speaker may drop it now.
+			err = errors.Join(err, available(s.o.Speaker.Withdraw(ctx, prefixes)))
+		}
 		return fmt.Errorf("withdraw %d expired announcements: %w", len(e.remove), err)
 	}
 	s.o.Logger.Info().Strs("ids", e.remove).Int("prefixes", len(prefixes)).Msg("announcements expired")

@@ -44,6 +44,8 @@ type Deps struct {
 	Usage    TokenUsage // may be nil: then only what is kept is known
 	Audit    Audit
 	Config   *config.Manager
+	Store    Store
+	Blobs    Blobs
 	Clock    func() time.Time
 }
 
@@ -61,6 +63,8 @@ func Commands(set *schema.Set, d Deps) ([]*command.Command, error) {
 	d.token(impl)
 	d.audit(impl)
 	d.config(impl)
+	d.store(impl)
+	d.blob(impl)
 	var out []*command.Command
 	for _, decl := range set.Commands() {
 		run, ok := impl[decl.RPC]

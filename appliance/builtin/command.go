@@ -23,8 +23,16 @@ type commandHelp struct {
 	Usage       string          `json:"usage"`
 	Parameters  []parameterHelp `json:"parameter"`
 	Examples    []string        `json:"example"`
+	Results     []resultHelp    `json:"result"`
 	Tool        string          `json:"tool"`
 	Action      string          `json:"action,omitempty"`
+}
+
+type resultHelp struct {
+	Name        string `json:"name"`
+	Type        string `json:"type"`
+	List        bool   `json:"list"`
+	Description string `json:"description"`
 }
 
 type parameterHelp struct {
@@ -40,12 +48,12 @@ type parameterHelp struct {
 func (d Deps) command(r runs) {
 	r["show-command-list"] = func(_ context.Context, r *command.Request) (any, error) {
 		var in struct {
-			Prefix []string `json:"prefix"`
+			BeginsWith []string `json:"begins-with"`
 		}
 		if err := r.Bind(&in); err != nil {
 			return nil, err
 		}
-		prefix := strings.Join(in.Prefix, " ")
+		prefix := strings.Join(in.BeginsWith, " ")
 		var out struct {
 			Commands []commandEntry `json:"command"`
 		}
@@ -58,12 +66,12 @@ func (d Deps) command(r runs) {
 	}
 	r["show-command-help"] = func(_ context.Context, r *command.Request) (any, error) {
 		var in struct {
-			Command []string `json:"command"`
+			Name []string `json:"name"`
 		}
 		if err := r.Bind(&in); err != nil {
 			return nil, err
 		}
-		name := strings.Join(strings.Fields(strings.Join(in.Command, " ")), " ")
+		name := strings.Join(strings.Fields(strings.Join(in.Name, " ")), " ")
 		var names []string
 		for _, c := range d.Registry.Describe(r.Principal).Commands {
 			if c.Name == name {
@@ -71,7 +79,7 @@ func (d Deps) command(r runs) {
 			}
 			names = append(names, c.Name)
 		}
-		e := &command.Error{Code: command.NotFound, Field: "command", Message: fmt.Sprintf("no command %q", name),
+		e := &command.Error{Code: command.NotFound, Field: "name", Message: fmt.Sprintf("no command %q", name),
 			Actions: []string{"show command list"}}
 		if near := schema.Nearest(name, names); near != "" {
 			e.Actions = append([]string{"show command help " + near}, e.Actions...)
@@ -83,11 +91,22 @@ func (d Deps) command(r runs) {
 func help(c command.CommandReference) commandHelp {
 	h := commandHelp{Name: c.Name, Method: c.Method, Effect: string(c.Effect), Description: c.Description,
 		Usage: usage(c), Examples: c.Examples, Tool: c.Tool, Action: c.Action}
-	for _, p := range c.Parameters {
-		h.Parameters = append(h.Parameters, parameterHelp{Name: p.Name, Type: p.Type, Description: p.Description,
+	flatten("", c.Parameters, func(name string, p command.ParameterReference) {
+		h.Parameters = append(h.Parameters, parameterHelp{Name: name, Type: p.Type, Description: p.Description,
 			Allowed: p.Allowed, Mandatory: p.Mandatory, List: p.List, Default: strings.Join(p.Default, " ")})
-	}
+	})
+	flatten("", c.Results, func(name string, p command.ParameterReference) {
+		h.Results = append(h.Results, resultHelp{Name: name, Type: p.Type, List: p.List, Description: p.Description})
+	})
 	return h
+}
+
+// flatten calls each for every parameter and the parts of those in braces.
+func flatten(prefix string, params []command.ParameterReference, each func(name string, p command.ParameterReference)) {
+	for _, p := range params {
+		each(prefix+p.Name, p)
+		flatten(prefix+p.Name+".", p.Parameters, each)
+	}
 }
 
 // usage writes the command as one line: inline arguments in their place, then

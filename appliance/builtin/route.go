@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,6 +57,7 @@ type announcementEntry struct {
 	Tag                 *tag           `json:"tag,omitzero"`
 	Created             time.Time      `json:"created"`
 	Expires             time.Time      `json:"expires,omitzero"`
+	MissingPeers        []string       `json:"missing-peer,omitempty"`
 	Principal           string         `json:"principal,omitempty"`
 }
 
@@ -140,7 +142,7 @@ func (d Deps) showAnnouncements(ctx context.Context, r *command.Request) (any, e
 		if in.ID != "" {
 			most = len(a.Prefixes)
 		}
-		out.Announcements = append(out.Announcements, announcementView(a, most))
+		out.Announcements = append(out.Announcements, announcementView(a, most, d.BGP.Config()))
 	}
 	if in.ID != "" && len(out.Announcements) == 0 {
 		return nil, &command.Error{Code: command.NotFound, Field: "id", Message: "no announcement " + in.ID,
@@ -150,7 +152,7 @@ func (d Deps) showAnnouncements(ctx context.Context, r *command.Request) (any, e
 	return out, nil
 }
 
-func announcementView(a bgp.Announcement, most int) announcementEntry {
+func announcementView(a bgp.Announcement, most int, cfg *bgp.Config) announcementEntry {
 	at := a.Attributes
 	e := announcementEntry{ID: a.ID, PrefixCount: len(a.Prefixes), Prefixes: a.Prefixes[:min(most, len(a.Prefixes))], Peers: a.Peers,
 		NextHop: "self", Origin: at.Origin, MED: at.MED, LocalPreference: at.LocalPreference, ASPath: at.ASPath,
@@ -158,6 +160,11 @@ func announcementView(a bgp.Announcement, most int) announcementEntry {
 		Created: a.Created.UTC(), Expires: a.Expires.UTC(), Principal: a.Principal}
 	if at.NextHop.IsValid() {
 		e.NextHop = at.NextHop.String()
+	}
+	for _, name := range a.Peers {
+		if cfg == nil || !slices.ContainsFunc(cfg.Peers, func(p bgp.PeerConfig) bool { return p.Name == name }) {
+			e.MissingPeers = append(e.MissingPeers, name)
+		}
 	}
 	if a.TagKey != "" {
 		e.Tag = &tag{a.TagKey, a.TagValue}

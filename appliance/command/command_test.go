@@ -175,7 +175,8 @@ func TestLineErrors(t *testing.T) {
 		{"shwo version", "unknown", "", `unknown command "shwo"`},
 		{"show vresion", "unknown", "", "show version"},
 		{"show", "unknown", "", "after show"},
-		{"show net rib", "invalid", "rib", "unexpected word"}, // show net itself takes nothing
+		{"show net rib", "unknown", "", "after show net rib: best, sent"},
+		{"show net pere", "unknown", "", "show net peer"},
 		{"request peer north", "unknown", "", "reset"},
 		{"show version now", "invalid", "now", "takes no arguments"},
 		{"show net rib sent", "invalid", "peer", ""},

@@ -20,6 +20,7 @@ const (
 	Unavailable Code = "unavailable" // a part of the daemon cannot answer now; try again
 	Limit       Code = "limit"       // a limit of the caller or the daemon is reached
 	Canceled    Code = "canceled"    // the caller went away before the answer
+	Damaged     Code = "damaged"     // what is kept cannot be trusted
 	Internal    Code = "internal"    // a defect or a failure the caller cannot mend
 )
 

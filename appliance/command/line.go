@@ -27,6 +27,13 @@ func (s *snapshot) parseLine(p *access.Principal, line string) (*Command, map[st
 	if err != nil {
 		return nil, nil, err
 	}
+	if len(rest) > 0 && !c.takes(rest[0]) {
+		// A command that goes on in other words: the word was probably meant as one.
+		at, n := s.deepest(p, words)
+		if names := at.next(p); len(names) > 0 {
+			return nil, nil, s.unknown(p, words, at, n)
+		}
+	}
 	lp := &lineParser{words: rest, end: len([]rune(line)) + 1}
 	args, err := lp.object(c.Input.Params, c.path, false)
 	if err != nil {
@@ -77,6 +84,36 @@ func (s *snapshot) parsePath(p *access.Principal, words []word) (*Command, map[s
 	return found, taken, rest, nil
 }
 
+// takes reports whether w can begin the command's arguments.
+func (c *Command) takes(w word) bool {
+	return named(c.Input.Params, w) != nil || nextPositional(c.Input.Params, nil) != nil
+}
+
+// deepest returns the last node that words lead to, and how many words that are.
+func (s *snapshot) deepest(p *access.Principal, words []word) (*node, int) {
+	at := s.root
+	for n, w := range words {
+		next := at.children[w.text]
+		if w.quoted || next == nil || !next.permitted(p) {
+			return at, n
+		}
+		at = next
+	}
+	return at, len(words)
+}
+
+// next returns the words that may follow n, sorted.
+func (n *node) next(p *access.Principal) []string {
+	var names []string
+	for name, child := range n.children {
+		if slices.ContainsFunc(child.all, func(c *Command) bool { return !c.Hidden && c.permitted(p) }) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 func hasAll(c *Command, inline map[string]word) bool {
 	for name := range inline {
 		if c.Input.Param(name) == nil {
@@ -98,13 +135,7 @@ func (s *snapshot) unknown(p *access.Principal, words []word, at *node, n int) e
 		shown = shown[:n+1]
 	}
 	e := &Error{Code: Unknown, Message: fmt.Sprintf("unknown command %q", strings.Join(shown, " "))}
-	var next []string
-	for name, child := range at.children {
-		if slices.ContainsFunc(child.all, func(c *Command) bool { return !c.Hidden && c.permitted(p) }) {
-			next = append(next, name)
-		}
-	}
-	slices.Sort(next)
+	next := at.next(p)
 	if len(next) > 0 {
 		where := "at the start"
 		if n > 0 {
@@ -127,14 +158,7 @@ func (s *snapshot) unknownPath(p *access.Principal, path []string) error {
 	for i, w := range path {
 		words[i] = word{text: w}
 	}
-	at, n := s.root, 0
-	for n < len(path) {
-		next := at.children[path[n]]
-		if next == nil || !next.permitted(p) {
-			break
-		}
-		at, n = next, n+1
-	}
+	at, n := s.deepest(p, words)
 	return s.unknown(p, words, at, n)
 }
 
@@ -180,7 +204,7 @@ func (lp *lineParser) object(params []*schema.Node, where string, braced bool) (
 			return nil, unexpected(params, where, w)
 		}
 		if err := lp.value(n, params, args); err != nil {
-			return nil, err
+			return nil, orName(err, w, params)
 		}
 	}
 }
@@ -286,6 +310,22 @@ func (lp *lineParser) braces(n *schema.Node) (any, error) {
 	}
 	lp.next()
 	return lp.object(n.Children, n.Name, true)
+}
+
+// orName adds to why a bare value was refused that it may be a mistyped name.
+func orName(err error, bare word, params []*schema.Node) error {
+	e := AsError(err)
+	value, ok := e.Err.(*schema.ValueError)
+	if !ok || named(params, bare) != nil {
+		return err
+	}
+	for _, word := range strings.Fields(value.Message) {
+		if near := schema.Nearest(strings.Trim(word, `"`), names(params)); near != "" {
+			e.Actions = append(e.Actions, "did you mean the parameter "+near+"?")
+			break
+		}
+	}
+	return err
 }
 
 func named(params []*schema.Node, w word) *schema.Node {

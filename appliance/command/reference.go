@@ -24,6 +24,7 @@ type CommandReference struct {
 	Description string               `json:"description"`
 	Effect      Effect               `json:"effect"`
 	Parameters  []ParameterReference `json:"parameters"`
+	Results     []ParameterReference `json:"-"` // the fields of its answer; tools carry them in their output schema
 	Examples    []string             `json:"examples"`
 	Tool        string               `json:"tool"`
 	Action      string               `json:"action,omitempty"`
@@ -90,6 +91,7 @@ func describeCommand(s *snapshot, c *Command) CommandReference {
 		Description: oneLine(c.Description),
 		Effect:      c.Effect,
 		Parameters:  DescribeParameters(c.Input.Params),
+		Results:     DescribeParameters(c.Output.Params),
 		Examples:    c.Examples,
 		Tool:        ToolName(prefix),
 		Action:      action,

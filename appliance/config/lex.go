@@ -22,6 +22,8 @@ const (
 	semicolon
 )
 
+const byteOrderMark = '\uFEFF'
+
 // position is a place in the text: byte offset, and line and column from 1.
 type position struct {
 	offset, line, col int
@@ -71,6 +73,8 @@ func (l *lexer) next() (token, error) {
 			return t, nil
 		case r == ' ' || r == '\t':
 			l.skip(size)
+		case r == byteOrderMark && l.pos.offset == 0: // some editors begin a file with one
+			l.pos.offset += size
 		case r == '\n', strings.HasPrefix(l.text[l.pos.offset:], "\r\n"):
 			l.pos.offset += strings.IndexByte(l.text[l.pos.offset:], '\n') + 1
 			l.pos.line, l.pos.col = l.pos.line+1, 1

@@ -24,8 +24,11 @@ type Problem struct {
 // without a place if there is none.
 func (p Problem) Error() string {
 	var b strings.Builder
-	if p.Line > 0 {
+	switch {
+	case p.Line > 0:
 		fmt.Fprintf(&b, "%s:%d:%d: ", p.File, p.Line, p.Col)
+	case p.File != "":
+		b.WriteString(p.File + ": ")
 	}
 	if p.Path != "" {
 		b.WriteString(p.Path + ": ")

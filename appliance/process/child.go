@@ -106,7 +106,7 @@ func (s *Supervisor) child(ctx, hurry context.Context) error {
 		err = errEnded
 	}
 	if cause != nil && ctx.Err() == nil {
-		return fmt.Errorf("%w (%w)", cause, err)
+		return cause // that it was killed for it says nothing more
 	}
 	return fmt.Errorf("%s ended: %w", s.o.Name, err)
 }

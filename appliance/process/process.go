@@ -181,7 +181,7 @@ func (s *Supervisor) run(ctx, hurry context.Context) {
 		next = s.o.Backoff.Next(next, s.o.Now().Sub(began))
 		wait := s.o.After(next)
 		s.enter(BackingOff, 0, err)
-		s.o.Logger.Warn().Err(err).Dur("restart-in", next).Msg("process ended")
+		s.o.Logger.Warn().Err(err).Dur("restart-in-ms", next).Msg("process ended")
 		select {
 		case <-wait:
 		case <-ctx.Done():

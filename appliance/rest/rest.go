@@ -39,6 +39,7 @@ var statuses = map[command.Code]int{
 	command.Unavailable: http.StatusServiceUnavailable,
 	command.Canceled:    http.StatusServiceUnavailable, // nobody reads it
 	command.Limit:       http.StatusTooManyRequests,
+	command.Damaged:     http.StatusInternalServerError,
 	command.Internal:    http.StatusInternalServerError,
 }
 

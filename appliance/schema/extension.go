@@ -11,11 +11,11 @@ import (
 // whether more than once.
 func extensionParents(name string) (parents []string, repeat, known bool) {
 	switch name {
-	case "command", "effect", "scope", "hidden", "offline", "outside", "store-first", "task", "idempotent", "ui-resource":
+	case "command", "effect", "scope", "hidden", "offline", "outside", "repair", "store-first", "task", "idempotent", "ui-resource":
 		return []string{"rpc"}, false, true
 	case "example":
 		return []string{"rpc", "leaf", "leaf-list"}, true, true
-	case "positional", "sensitive", "hashed", "file":
+	case "positional", "sensitive", "hashed", "file", "path":
 		return []string{"leaf", "leaf-list"}, false, true
 	case "selector", "header":
 		return []string{"leaf"}, false, true
@@ -42,7 +42,7 @@ func (l *loader) extensionUse(parent, s *yang.Statement, owner *yang.Module, nam
 	if !repeat && firstOf(parent, s.Keyword) != s {
 		l.errorf(s, "%s is given more than once", s.Keyword)
 	}
-	takesArgument := !slices.Contains([]string{"hidden", "offline", "outside", "store-first", "idempotent", "positional", "sensitive", "hashed", "file"}, name)
+	takesArgument := !slices.Contains([]string{"hidden", "offline", "outside", "repair", "store-first", "idempotent", "positional", "sensitive", "hashed", "file", "path"}, name)
 	switch {
 	case takesArgument && strings.TrimSpace(s.Argument) == "":
 		l.errorf(s, "%s needs an argument", s.Keyword)
@@ -103,6 +103,7 @@ func (l *loader) rpc(m *yang.Module, r *yang.RPC) {
 		Hidden:     len(ext["hidden"]) > 0,
 		Offline:    len(ext["offline"]) > 0,
 		Outside:    len(ext["outside"]) > 0,
+		Repair:     len(ext["repair"]) > 0,
 		StoreFirst: len(ext["store-first"]) > 0,
 		Idempotent: len(ext["idempotent"]) > 0,
 		Task:       argument(ext["task"]),

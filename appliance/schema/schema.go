@@ -37,6 +37,7 @@ type Node struct {
 	Sensitive  bool     // ze:sensitive: never shown in clear
 	Hashed     bool     // ze:hashed: kept as sha256: and a digest; accepts the value in clear
 	File       bool     // ze:file: in a shell, a file's name stands for its content
+	Path       bool     // ze:path: names a file; in a shell, it is made absolute
 	Header     string   // ze:header: mirrored into Mcp-Param-<Header>
 	Examples   []string // ze:example on the node: values that suit it
 }
@@ -85,6 +86,7 @@ type Command struct {
 	Hidden      bool     // ze:hidden
 	Offline     bool     // ze:offline: touches nothing but the store
 	Outside     bool     // ze:outside: except while a daemon runs, when it acts elsewhere, too
+	Repair      bool     // ze:repair: without a daemon it works on the database's file, also one that cannot be opened
 	StoreFirst  bool     // ze:store-first: changes the store before it acts elsewhere
 	Idempotent  bool     // ze:idempotent
 	Task        string   // ze:task: optional, required or forbidden; "" counts as forbidden

@@ -139,6 +139,7 @@ func (l *loader) value(n *Node, s *yang.Statement, t *yang.Type, units *yang.Val
 	}
 	n.Sensitive = len(ext["sensitive"]) > 0
 	n.Hashed = len(ext["hashed"]) > 0
+	n.Path = len(ext["path"]) > 0
 	n.File = len(ext["file"]) > 0
 	n.Header = argument(ext["header"])
 	n.Examples = arguments(ext["example"])

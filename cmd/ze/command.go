@@ -17,7 +17,7 @@ import (
 	"ze.internal/ze/appliance/schema"
 )
 
-func (c *cli) cliCommand() *cobra.Command {
+func (c *cli) cliCommand(set *schema.Set) *cobra.Command {
 	var line string
 	cmd := &cobra.Command{
 		Use:   "cli -c 'COMMAND'",
@@ -27,7 +27,7 @@ func (c *cli) cliCommand() *cobra.Command {
 			if line == "" {
 				return usagef("no command given; example: ze cli -c 'show bgp'")
 			}
-			return c.command(cmd.Context(), line)
+			return c.command(cmd.Context(), set, line)
 		},
 	}
 	cmd.Flags().StringVarP(&line, "command", "c", "", "the command line")
@@ -41,13 +41,16 @@ func (c *cli) formatFlag(cmd *cobra.Command) {
 
 // command runs a command line on the daemon, or, if none runs and the command
 // only needs the database, on that. It prints the answer.
-func (c *cli) command(ctx context.Context, line string) error {
+func (c *cli) command(ctx context.Context, set *schema.Set, line string) error {
 	if !slices.Contains(formats, c.format) {
 		return usagef("--format %s: allowed are %s", c.format, strings.Join(formats, ", "))
 	}
 	answer, err := newControlClient(c.controlSocket()).execute(ctx, line)
 	if errors.Is(err, errNoDaemon) {
-		answer, err = c.offline(ctx, line, err)
+		if needsDaemon(set, line) || c.socket != "" {
+			return fmt.Errorf("%w; start one with: %s", err, c.hint("start"))
+		}
+		answer, err = c.offline(ctx, line)
 	}
 	if err != nil {
 		return err
@@ -55,16 +58,32 @@ func (c *cli) command(ctx context.Context, line string) error {
 	return render(c.out, c.format, answer)
 }
 
+// needsDaemon reports whether a line is of no command that works on the
+// database alone.
+func needsDaemon(set *schema.Set, line string) bool {
+	words := strings.Fields(line)
+	for _, decl := range set.Commands() {
+		if n := len(decl.Path); decl.Offline && len(words) >= n && slices.Equal(words[:n], decl.Path) {
+			return false
+		}
+	}
+	return true
+}
+
+// hint is a command line of this program for the database in use.
+func (c *cli) hint(command string) string {
+	if dir, named := c.directory(); named {
+		return "ze --data " + dir + " " + command
+	}
+	return "ze " + command
+}
+
 // offline runs a command that needs nothing but the database.
-func (c *cli) offline(ctx context.Context, line string, noDaemon error) (json.RawMessage, error) {
+func (c *cli) offline(ctx context.Context, line string) (json.RawMessage, error) {
 	dir, _ := c.directory()
 	res, err := appliance.Offline(ctx, appliance.Options{DataDir: dir, Version: builtinVersion(), Logger: c.logger()}, command.Call{
 		Principal: &access.Principal{Name: localUser(), Accessor: "local", Scope: access.Admin}, Surface: "cli", Line: line,
 	})
-	var e *command.Error
-	if errors.As(err, &e) && e.Code == command.Unknown {
-		return nil, fmt.Errorf("%w; start it with: ze start", noDaemon)
-	}
 	if err != nil {
 		return nil, err
 	}

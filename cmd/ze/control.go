@@ -76,11 +76,18 @@ func (c *controlClient) execute(ctx context.Context, line string) (json.RawMessa
 func joinWords(args []string) string {
 	out := make([]string, len(args))
 	for i, a := range args {
-		if out[i] = a; a == "" || strings.ContainsAny(a, " \t'\"\\\n\r") {
+		if out[i] = a; a == "" || strings.ContainsAny(a, " \t'\"\\\n\r") && !isBracketed(a) {
 			out[i] = quoteWord(a)
 		}
 	}
 	return strings.Join(out, " ")
+}
+
+// isBracketed reports whether a holds a whole list or object, that a shell's
+// quotes have kept together: '{ key a }'.
+func isBracketed(a string) bool {
+	a = strings.TrimSpace(a)
+	return strings.HasPrefix(a, "{") && strings.HasSuffix(a, "}") || strings.HasPrefix(a, "[") && strings.HasSuffix(a, "]")
 }
 
 // quoteWord writes s so that a command line reads it as one word.

@@ -123,6 +123,11 @@ func text(w io.Writer, o object, indent string) error {
 				}
 				break
 			}
+			if lines := cells(v); strings.ContainsAny(strings.Join(lines, ""), " \n") {
+				// Values with spaces would run into each other.
+				_, err = fmt.Fprintf(w, "%s%s:\n%s  %s\n", indent, m.name, indent, strings.Join(lines, "\n"+indent+"  "))
+				break
+			}
 			_, err = fmt.Fprintf(w, "%s%-*s  %s\n", indent, width+1, m.name+":", cell(v))
 		case string:
 			if strings.Contains(v, "\n") {
@@ -161,22 +166,33 @@ func cleanLine(line string) string {
 // table writes the one list of objects in o as columns; without one, o itself
 // as a column of names and one of values.
 func table(w io.Writer, o object) error {
-	var lists [][]object
+	var rest []object
+	lists := 0
 	for _, m := range o {
-		if a, ok := m.value.([]any); ok {
-			if rows, ok := objects(a); ok {
-				lists = append(lists, rows)
+		a, _ := m.value.([]any)
+		rows, ok := objects(a)
+		if !ok {
+			rest = append(rest, object{{"name", m.name}, {"value", cell(m.value)}})
+			continue
+		}
+		if lists++; lists > 1 {
+			if _, err := fmt.Fprintf(w, "\n%s\n", m.name); err != nil {
+				return err
 			}
 		}
+		if err := columns(w, rows, ""); err != nil {
+			return err
+		}
 	}
-	if len(lists) == 1 {
-		return columns(w, lists[0], "")
+	if len(rest) == 0 {
+		return nil
 	}
-	var rows []object
-	for _, m := range o {
-		rows = append(rows, object{{"name", m.name}, {"value", cell(m.value)}})
+	if lists > 0 {
+		if _, err := fmt.Fprintln(w); err != nil {
+			return err
+		}
 	}
-	return columns(w, rows, "")
+	return columns(w, rest, "")
 }
 
 // objects returns a's elements if every one is an object.
@@ -217,15 +233,19 @@ func columns(w io.Writer, rows []object, indent string) error {
 	return tw.Flush()
 }
 
+func cells(values []any) []string {
+	out := make([]string, len(values))
+	for i, v := range values {
+		out[i] = cell(v)
+	}
+	return out
+}
+
 // cell writes a value in one line.
 func cell(v any) string {
 	switch v := v.(type) {
 	case []any:
-		parts := make([]string, len(v))
-		for i := range v {
-			parts[i] = cell(v[i])
-		}
-		return strings.Join(parts, " ")
+		return strings.Join(cells(v), " ")
 	case object:
 		parts := make([]string, len(v))
 		for i, m := range v {

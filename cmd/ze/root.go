@@ -69,6 +69,15 @@ func (c *cli) root() (*cobra.Command, error) {
 		SilenceUsage:  true,
 		RunE:          c.runFile,
 	}
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		for _, name := range []string{"data", "socket", "log-level", "mcp", "mcp-token"} {
+			// An empty value is a variable that was not set, hardly ever a wish.
+			if f := cmd.Flags().Lookup(name); f != nil && f.Changed && f.Value.String() == "" {
+				return usagef("--%s is empty; give it a value or leave it out", name)
+			}
+		}
+		return nil
+	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w; see: %s --help", err, cmd.CommandPath())
 	})
@@ -79,13 +88,12 @@ func (c *cli) root() (*cobra.Command, error) {
 	c.startFlags(root)
 	root.Flags().BoolVar(&c.isVersion, "version", false, "print the version")
 
-	own := []*cobra.Command{c.startCommand(), c.initCommand(), c.demoCommand(), c.cliCommand(), c.envCommand(), speakerCommand(c.stdio)}
-	root.AddCommand(own...)
-	words, err := c.daemonCommands()
+	set, err := schema.Load(builtin.Models())
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("load the commands: %w", err)
 	}
-	root.AddCommand(words...)
+	root.AddCommand(c.startCommand(), c.initCommand(), c.demoCommand(), c.cliCommand(set), c.envCommand(), speakerCommand(c.stdio))
+	root.AddCommand(c.daemonCommands(set)...)
 	if cfg, _, err := root.Find([]string{"config"}); err == nil {
 		cfg.AddCommand(c.validateCommand())
 	}
@@ -107,8 +115,10 @@ func (c *cli) runFile(cmd *cobra.Command, args []string) error {
 	case len(args) == 0:
 		_ = cmd.Usage() // the error below says what is wrong
 		return usagef("no command and no configuration file given")
-	case len(args) > 1 || !isConfigFile(args[0]):
+	case !isConfigFile(args[0]):
 		return unknownCommand(cmd, args[0])
+	case len(args) > 1:
+		return usagef("one configuration file is enough; what is %q for?", args[1])
 	}
 	file := args[0]
 	text, err := readFile(c.in, file)
@@ -192,26 +202,27 @@ func (c *cli) controlSocket() string {
 
 // overrides returns the settings that win over the configuration text.
 func (c *cli) overrides() (appliance.Overrides, error) {
-	o := appliance.Overrides{MCPListen: c.env.mcpListen, MCPToken: c.env.mcpToken, MetricsListen: c.env.metricsListen}
+	o := appliance.Overrides{
+		MCPListen: c.env.mcpListen, MCPListenFrom: "ZE_MCP_LISTEN",
+		MCPToken: c.env.mcpToken, MCPTokenFrom: "ZE_MCP_TOKEN",
+		MetricsListen: c.env.metricsListen, MetricsListenFrom: "ZE_METRICS_LISTEN",
+	}
 	if c.mcpToken != "" {
-		o.MCPToken = c.mcpToken
+		o.MCPToken, o.MCPTokenFrom = c.mcpToken, "--mcp-token"
 	}
 	if c.mcpPort != "" {
 		port, err := strconv.ParseUint(c.mcpPort, 10, 16)
 		if err != nil {
 			return o, usagef("--mcp %s: not a port; allowed: 0..65535, where 0 lets the system choose", c.mcpPort)
 		}
+		o.MCPListenFrom = "--mcp"
 		o.MCPListen = []netip.AddrPort{netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(port))}
 	}
 	return o, nil
 }
 
 // daemonCommands returns a command for each first word of the daemon's commands.
-func (c *cli) daemonCommands() ([]*cobra.Command, error) {
-	set, err := schema.Load(builtin.Models())
-	if err != nil {
-		return nil, fmt.Errorf("load the commands: %w", err)
-	}
+func (c *cli) daemonCommands(set *schema.Set) []*cobra.Command {
 	var out []*cobra.Command
 	seen := map[string]bool{}
 	for _, decl := range set.Commands() {
@@ -230,13 +241,13 @@ func (c *cli) daemonCommands() ([]*cobra.Command, error) {
 				if err != nil {
 					return err
 				}
-				return c.command(cmd.Context(), line)
+				return c.command(cmd.Context(), set, line)
 			},
 		}
 		c.formatFlag(cmd)
 		out = append(out, cmd)
 	}
-	return out, nil
+	return out
 }
 
 func shortHelp(set *schema.Set, word string) string {

@@ -296,14 +296,31 @@ func (e *engine) teardown(ctx context.Context, name, reason string) error {
 	if p == nil {
 		return unknownPeer(name)
 	}
-	if state := e.sessions.get(p.Remote.IP).state; state != established {
-		return fmt.Errorf("%w: peer %s has no session to tear down; it is %s", bgp.ErrState, name, state)
+	if s := e.sessions.get(p.Remote.IP); s.state != established {
+		known, err := e.listPeers(ctx, e.server)
+		if err != nil {
+			return err
+		}
+		if adminState(known[p.Remote.IP], s) == adminPrefixLimit {
+			return e.enable(ctx, p)
+		}
+		return fmt.Errorf("%w: peer %s has no session to tear down; it is %s", bgp.ErrState, name, s.state)
 	}
 	// An empty address would mean every peer.
 	err := e.server.ResetPeer(ctx, &api.ResetPeerRequest{Address: p.Remote.IP.String(), Communication: reason})
 	if err != nil {
 		return fmt.Errorf("tear down peer %s: %w", name, err)
 	}
+	e.forgetPeers()
+	return nil
+}
+
+// enable lets a peer that its prefix limit has stopped try again.
+func (e *engine) enable(ctx context.Context, p *bgp.PeerConfig) error {
+	if err := e.server.EnablePeer(ctx, &api.EnablePeerRequest{Address: p.Remote.IP.String()}); err != nil {
+		return fmt.Errorf("start peer %s again: %w", p.Name, err)
+	}
+	e.sessions.withinLimit(p.Remote.IP)
 	e.forgetPeers()
 	return nil
 }

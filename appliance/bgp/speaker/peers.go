@@ -150,6 +150,9 @@ func (e *engine) peerStatus(ctx context.Context) ([]bgp.PeerStatus, error) {
 			UpdatesIn:  p.GetState().GetMessages().GetReceived().GetUpdate(),
 			UpdatesOut: p.GetState().GetMessages().GetSent().GetUpdate(),
 		}
+		if out[i].Admin == adminPrefixLimit && !s.overLimit {
+			out[i].LastDown = "prefix limit: the peer sent more routes than it may" // the library says read-failed
+		}
 		up := s.state == established
 		if up {
 			out[i].Uptime = time.Since(s.since)
@@ -190,10 +193,14 @@ func received(p *api.Peer, f bgp.Family) uint64 {
 	return 0
 }
 
+// adminPrefixLimit is the state of a peer that has sent too many routes. It
+// stays down until it is started again by teardown or by a new configuration.
+const adminPrefixLimit = "prefix-limit"
+
 func adminState(p *api.Peer, s session) string {
 	switch state := p.GetState().GetAdminState(); {
 	case s.overLimit, state == api.PeerState_ADMIN_STATE_PFX_CT:
-		return "prefix-limit"
+		return adminPrefixLimit
 	case state == api.PeerState_ADMIN_STATE_DOWN:
 		return "disabled"
 	default:

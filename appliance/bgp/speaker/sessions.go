@@ -105,7 +105,7 @@ func (s *sessions) update(ev *apiutil.WatchEventMessage_PeerEvent, at time.Time)
 func downReason(ev *apiutil.WatchEventMessage_PeerEvent) string {
 	reason := strings.ToLower(strings.TrimPrefix(ev.Peer.State.DisconnectReason.String(), "DISCONNECT_REASON_"))
 	reason = strings.ReplaceAll(reason, "_", "-")
-	if m := ev.Peer.State.DisconnectMessage; m != "" && m != reason {
+	if m := strings.TrimPrefix(ev.Peer.State.DisconnectMessage, reason+" "); m != "" && m != reason {
 		return fmt.Sprintf("%s: %s", reason, m)
 	}
 	return reason
@@ -124,5 +124,13 @@ func (s *sessions) exceeded(peer netip.Addr, reason string) {
 	defer s.mu.Unlock()
 	if p := s.byPeer[peer]; p != nil {
 		p.overLimit, p.lastDown = true, "prefix limit: "+reason
+	}
+}
+
+func (s *sessions) withinLimit(peer netip.Addr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.byPeer[peer]; p != nil {
+		p.overLimit = false
 	}
 }

@@ -358,6 +358,17 @@ func TestPrefixLimit(t *testing.T) {
 		}
 		return nil
 	})
+	// With fewer routes a teardown brings the peer back.
+	b.do(methodWithdraw, []netip.Prefix{netip.MustParsePrefix("10.3.0.0/24")}, nil)
+	a.do(methodTeardown, teardownParams{Peer: "b"}, nil)
+	a.awaitReceived(b, bgp.IPv4Unicast, "10.1.0.0/24", "10.2.0.0/24")
+	b.do(methodAnnounce, []bgp.Path{self("10.3.0.0/24")}, nil)
+	eventually(t, func() error {
+		if s := a.peer("b"); s.Admin != "prefix-limit" || !strings.HasPrefix(s.LastDown, "prefix limit") {
+			return fmt.Errorf("status = %+v, want prefix-limit", s)
+		}
+		return nil
+	})
 	cfg.Peers = slices.Clone(cfg.Peers)
 	cfg.Peers[0].Families = []bgp.FamilyConfig{{Name: bgp.IPv4Unicast, PrefixLimit: 10}}
 	a.do(methodApply, cfg, nil)
