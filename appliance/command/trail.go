@@ -118,7 +118,7 @@ func (t *trail) log(e *Error) {
 		return
 	}
 	ev.Str("command", t.record.Command).Str("principal", t.record.Principal).Str("surface", t.record.Surface).
-		Str("outcome", t.record.Outcome).Dur("duration", t.record.Duration)
+		Str("outcome", t.record.Outcome).Dur("duration-ms", t.record.Duration)
 	if e != nil {
 		ev.AnErr("error", logError(e))
 	}
@@ -135,7 +135,8 @@ func logError(e *Error) error {
 
 func auditFailed(err error) *Error {
 	return &Error{Code: Unavailable, Message: "refused: the audit log cannot be written",
-		Actions: []string{"check the space and health of the disk under the data directory", "see the daemon's log"}, Err: err}
+		Actions: []string{"make room on the disk under the data directory, or check its health; the daemon's log has the cause",
+			"if something must end at once: stopping the daemon ends everything it does outside"}, Err: err}
 }
 
 // describe records command and arguments: a digest for every call, and for calls
