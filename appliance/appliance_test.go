@@ -118,7 +118,8 @@ func TestEveryExample(t *testing.T) {
 	// What an example takes away must be there first, and a session that is reset
 	// comes last.
 	slices.SortStableFunc(commands, func(a, b *schema.Command) int { return rank(a) - rank(b) })
-	examples := 0
+	examples, backups := 0, t.TempDir()
+	var withoutDaemon []*schema.Command
 	for _, c := range commands {
 		if c.Description == "" || c.Effect == "" || len(c.Examples) == 0 || c.Output == nil {
 			t.Errorf("%v: a command needs a description, an effect, an example and an output", c.Path)
@@ -130,32 +131,65 @@ func TestEveryExample(t *testing.T) {
 				d.execute(t, "announce 10.0.0.0/24 tag { key ticket value 4711 }", nil)
 			case strings.Contains(line, "teardown"):
 				d.established(t, "north")
+			case strings.HasPrefix(line, "blob cat"):
+				d.execute(t, "blob put motd hello", nil)
+			case strings.HasPrefix(line, "delete"):
+				d.execute(t, "set environment log level debug", nil)
+			case strings.HasPrefix(line, "request config commit"):
+				d.execute(t, fmt.Sprintf("set environment instance name example-%d", examples), nil)
+			case strings.HasPrefix(line, "store restore"):
+				withoutDaemon = append(withoutDaemon, c)
+				continue
 			}
 			var a struct{ ID string }
-			d.execute(t, "announce 192.0.2.0/24", &a)
-			line := strings.ReplaceAll(line, "a1b2c3d4e5", a.ID)
+			if rank(c) < rankConfig { // later there may be no bgp block
+				d.execute(t, "announce 192.0.2.0/24", &a)
+			}
+			line := strings.NewReplacer("a1b2c3d4e5", a.ID, "/var/backups", backups).Replace(line)
 			answer, err := d.mcp.Call(t.Context(), "ze_execute", map[string]string{"command": line})
 			if err != nil {
 				t.Errorf("%s: %v", line, err)
 				continue
 			}
-			dec := json.NewDecoder(strings.NewReader(string(answer)))
-			dec.UseNumber()
-			var v any
-			if err := dec.Decode(&v); err != nil {
-				t.Fatal(err)
-			}
-			for _, p := range c.Output.Check(v) {
-				t.Errorf("%s: answer, field %s: %s; allowed: %s\n%s", line, p.Field, p.Message, p.Allowed, answer)
-			}
+			checkAnswer(t, c, line, answer)
 		}
+	}
+	d.stop(t)
+	for _, c := range withoutDaemon {
+		line := strings.ReplaceAll(c.Examples[0], "/var/backups", backups)
+		res, err := appliance.Offline(t.Context(), appliance.Options{DataDir: d.dir, Logger: zerolog.Nop()},
+			command.Call{Principal: &access.Principal{Name: "me", Scope: access.Admin}, Surface: "cli", Line: line})
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		checkAnswer(t, c, line, res.JSON)
 	}
 	if examples < len(commands) || len(commands) < 15 {
 		t.Errorf("%d examples of %d commands", examples, len(commands))
 	}
 }
 
+// checkAnswer holds an answer against the command's output schema.
+func checkAnswer(t *testing.T, c *schema.Command, line string, answer json.RawMessage) {
+	t.Helper()
+	dec := json.NewDecoder(strings.NewReader(string(answer)))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range c.Output.Check(v) {
+		t.Errorf("%s: answer, field %s: %s; allowed: %s\n%s", line, p.Field, p.Message, p.Allowed, answer)
+	}
+}
+
+// rankConfig is that of the commands that can change the configuration, last.
+const rankConfig = 3
+
 func rank(c *schema.Command) int {
+	if slices.Contains([]string{"config", "set", "delete"}, c.Path[0]) || len(c.Path) > 1 && c.Path[1] == "config" {
+		return rankConfig
+	}
 	switch strings.Join(c.Path, " ") {
 	case "request reload": // before another configuration is imported
 		return -1
@@ -430,7 +464,7 @@ func TestConfigImport(t *testing.T) {
 	if status != http.StatusOK || !strings.Contains(body, `"number":2`) {
 		t.Errorf("import: %d %s", status, body)
 	}
-	status, body = d.control(t, "config history")
+	status, body = d.control(t, "show config history")
 	if status != http.StatusOK || strings.Count(body, `"number"`) != 2 || !strings.Contains(body, "why") {
 		t.Errorf("history: %d %s", status, body)
 	}

@@ -1,7 +1,6 @@
 package appliance
 
 import (
-	"crypto/tls"
 	"encoding/hex"
 	"fmt"
 	"net/netip"
@@ -102,7 +101,22 @@ func tokenDigest(token string) (digest [32]byte, err error) {
 	return digest, nil
 }
 
-// tlsConfig returns how the MCP listeners are secured; nil for plain HTTP.
-func (c *Configuration) tlsConfig() (*tls.Config, error) {
-	return nil, nil
+// loadTLS returns the key pair of the MCP listeners; nil for plain HTTP.
+func (a *App) loadTLS(c *Configuration) (*access.TLS, error) {
+	block := c.Environment.MCP.TLS
+	if block.Cert == "" {
+		return nil, nil
+	}
+	pair, err := access.NewTLS(block.Cert, block.Key)
+	if err != nil {
+		return nil, fmt.Errorf("environment/mcp/tls: %w", err)
+	}
+	pair.OnReload(func(err error) {
+		if err != nil {
+			a.log.Error().Err(err).Msg("the new TLS key pair cannot be used; the one before stays in use")
+			return
+		}
+		a.log.Info().Str("cert", block.Cert).Msg("TLS key pair replaced")
+	})
+	return pair, nil
 }

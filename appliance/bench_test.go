@@ -46,7 +46,7 @@ func benchmark(b *testing.B, method, name, params string) {
 	if err := db.Close(); err != nil {
 		b.Fatal(err)
 	}
-	app, err := New(b.Context(), Options{DataDir: dir, File: "bench.conf", Text: []byte("environment { metrics { enabled false; } }"),
+	app, err := New(b.Context(), Options{DataDir: dir, File: "bench.conf", Text: []byte("environment { metrics { enabled false; } mcp { limit { rate 1000000; burst 1000000; } } }"),
 		Speaker: []string{os.Args[0]}, Version: builtin.Version{Version: "bench"}, Logger: zerolog.New(io.Discard).Level(zerolog.InfoLevel)})
 	if err != nil {
 		b.Fatal(err)

@@ -35,7 +35,7 @@ const (
 type door struct {
 	name   string         // mcp, metrics or control
 	want   netip.AddrPort // where it was asked to listen; zero for the control socket
-	secure bool           // with TLS
+	tls    string         // files of its TLS key pair; "" without TLS
 	l      net.Listener
 	server *http.Server
 	done   chan struct{} // closed when the server has ended
@@ -44,30 +44,35 @@ type door struct {
 // wantedDoors returns the network doors of a configuration, not yet open.
 func (a *App) wantedDoors(c *Configuration) ([]*door, error) {
 	var out []*door
-	add := func(name string, servers []serverBlock, h http.Handler, t *tls.Config) {
+	add := func(name string, servers []serverBlock, h http.Handler) []*door {
+		var added []*door
 		for _, s := range servers {
-			server := access.Server(h, log.New(a.log, "", 0))
-			server.TLSConfig = t
-			out = append(out, &door{name: name, want: netip.AddrPortFrom(s.IP, s.Port), secure: t != nil, server: server, done: make(chan struct{})})
+			added = append(added, &door{name: name, want: netip.AddrPortFrom(s.IP, s.Port), server: access.Server(h, log.New(a.log, "", 0)), done: make(chan struct{})})
 		}
+		out = append(out, added...)
+		return added
 	}
-	if c.Environment.MCP.Enabled {
-		t, err := c.tlsConfig()
+	if block := c.Environment.MCP; block.Enabled {
+		pair, err := a.loadTLS(c)
 		if err != nil {
 			return nil, err
 		}
-		add("mcp", c.Environment.MCP.Servers, a.mcpHandler(), t)
+		for _, d := range add("mcp", block.Servers, a.mcpHandler(pair)) {
+			if pair != nil {
+				d.tls, d.server.TLSConfig = block.TLS.Cert+"\x00"+block.TLS.Key, pair.Config()
+			}
+		}
 	}
 	if c.Environment.Metrics.Enabled {
-		add("metrics", c.Environment.Metrics.Servers, a.metricsHandler(), nil)
+		add("metrics", c.Environment.Metrics.Servers, a.metricsHandler())
 	}
 	return out, nil
 }
 
-// same reports whether an open door serves what a wanted one would. The TLS key
-// pair may differ: it is read anew by itself.
+// same reports whether an open door serves what a wanted one would. What is in
+// the files of its key pair may differ: they are read anew by themselves.
 func (d *door) same(o *door) bool {
-	return d.name == o.name && d.want == o.want && d.secure == o.secure
+	return d.name == o.name && d.want == o.want && d.tls == o.tls
 }
 
 // openDoors listens for every door, or for none.
@@ -80,7 +85,7 @@ func openDoors(ctx context.Context, doors []*door) error {
 			return errors.Join(err, closeListeners(doors[:i]))
 		}
 		d.l = access.LimitListener(l, maxConnections)
-		if d.secure {
+		if d.tls != "" {
 			d.l = tls.NewListener(d.l, d.server.TLSConfig)
 		}
 	}
@@ -151,13 +156,17 @@ func (a *App) Addresses() []builtin.Listener {
 	return out
 }
 
-func (a *App) mcpHandler() http.Handler {
+func (a *App) mcpHandler(pair *access.TLS) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", a.mcp)
 	mux.HandleFunc("/", notFound("MCP is served at /mcp"))
-	return (&access.Guard{Refused: func(r *http.Request) {
+	guard := &access.Guard{Refused: func(r *http.Request) {
 		a.dispatcher.Refused(command.Call{Surface: "mcp", Remote: r.RemoteAddr}, "forbidden")
-	}}).Wrap(mux)
+	}}
+	if pair != nil {
+		guard.Names = pair.Names
+	}
+	return guard.Wrap(mux)
 }
 
 func (a *App) metricsHandler() http.Handler {
@@ -201,7 +210,7 @@ func (a *App) openControl(ctx context.Context) error {
 		return errors.Join(err, l.Close())
 	}
 	handler := rest.New(rest.Options{Dispatcher: a.dispatcher, Principal: peer, Surface: "cli", Logger: a.log})
-	server := access.Server((&access.Guard{MaxBody: 16 << 20}).Wrap(handler), log.New(a.log, "", 0))
+	server := access.Server((&access.Guard{MaxBody: 24 << 20}).Wrap(handler), log.New(a.log, "", 0))
 	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
 	a.serve(&door{name: "control", l: access.LimitListener(l, maxConnections), server: server, done: make(chan struct{})})
 	return nil

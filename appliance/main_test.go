@@ -56,6 +56,8 @@ type daemonOptions struct {
 	dir    string // of an existing store; empty: a new one
 	file   bool   // run from the text as from a file
 	log    zerolog.Logger
+
+	speaker []string // nil: this test program
 }
 
 func startDaemon(t *testing.T, o daemonOptions) *daemon {
@@ -74,6 +76,9 @@ func startDaemon(t *testing.T, o daemonOptions) *daemon {
 		Speaker: []string{os.Args[0], speakerArg},
 		Version: builtin.Version{Version: "test", GoVersion: "test", MCPRevision: client.Revision},
 		Logger:  o.log,
+	}
+	if o.speaker != nil {
+		opts.Speaker = o.speaker
 	}
 	if o.file {
 		opts.File, opts.Text = "ze.conf", []byte(o.config)

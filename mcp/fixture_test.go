@@ -104,16 +104,25 @@ func (l *ledger) Note(r audit.Record) error {
 	return l.Log.Note(r)
 }
 
-// auditStore stands for the database below the audit log: it seals the chain
-// and keeps only its end. Only the log's one goroutine calls it.
-type auditStore struct{ head audit.Head }
+// auditStore stands for the database below the audit log. Only the log's one
+// goroutine calls it.
+type auditStore struct {
+	head    audit.Head
+	records []audit.Record
+}
 
 func (s *auditStore) AppendAudit(_ context.Context, records []audit.Record) error {
 	for i := range records {
 		audit.Seal(s.head.Hash, s.head.Seq+1, &records[i])
 		s.head = audit.Head{Seq: records[i].Seq, Hash: records[i].Hash}
 	}
+	s.records = append(s.records, records...)
 	return nil
+}
+
+func (s *auditStore) TrimAudit(context.Context, time.Time, int, int) (int, error) { return 0, nil }
+func (s *auditStore) AuditBefore(context.Context, uint64, int) ([]audit.Record, uint64, error) {
+	return nil, 0, errors.ErrUnsupported
 }
 
 // Tokens of the fixture.
@@ -138,6 +147,14 @@ func (k keyring) TokenByDigest(_ context.Context, digest [32]byte) (access.Token
 	return access.Token{}, access.ErrNoToken
 }
 
+func (k keyring) Now() time.Time { return time.Now() }
+
+func (k keyring) UseTokens(context.Context, map[[32]byte]time.Time) error {
+	return errors.ErrUnsupported
+}
+func (k keyring) RotateToken(context.Context, string, access.Token, time.Time) (access.Token, error) {
+	return access.Token{}, errors.ErrUnsupported
+}
 func (k keyring) Tokens(context.Context) ([]access.Token, error)  { return nil, errors.ErrUnsupported }
 func (k keyring) CreateToken(context.Context, access.Token) error { return errors.ErrUnsupported }
 func (k keyring) DeleteToken(context.Context, string) error       { return errors.ErrUnsupported }
@@ -163,6 +180,7 @@ func newAuthenticator(t testing.TB) *access.Authenticator {
 type fixture struct {
 	*Server
 	lamps      *lamps
+	kept       *auditStore // to be looked at once the ledger has stopped
 	ledger     *ledger
 	registry   *command.Registry
 	dispatcher *command.Dispatcher
@@ -170,9 +188,11 @@ type fixture struct {
 
 // newFixture returns a server for the lamps; change adapts its options.
 func newFixture(t testing.TB, change func(*Options)) *fixture {
+	kept := &auditStore{}
 	f := &fixture{
+		kept:     kept,
 		lamps:    &lamps{waiting: make(chan struct{}, 1), cancelled: make(chan error, 1)},
-		ledger:   &ledger{Log: audit.NewLog(audit.Options{Store: &auditStore{}, Logger: zerolog.Nop()})},
+		ledger:   &ledger{Log: audit.NewLog(audit.Options{Store: kept, Logger: zerolog.Nop()})},
 		registry: command.NewRegistry(),
 	}
 	f.ledger.Start()

@@ -257,7 +257,7 @@ func (db *DB) VerifyAudit(ctx context.Context) (records uint64, err error) {
 		if err != nil {
 			return 0, &audit.BrokenError{Seq: 1, Reason: "where the chain begins cannot be told: " + err.Error()}
 		}
-		err = audit.Verify(db.auditChain(ctx, anchor.Seq, head.Seq), anchor, head)
+		err = audit.Verify(db.auditChain(ctx, head.Seq), anchor, head)
 		if err == nil {
 			return head.Seq - anchor.Seq, nil
 		}
@@ -267,12 +267,12 @@ func (db *DB) VerifyAudit(ctx context.Context) (records uint64, err error) {
 	}
 }
 
-// auditChain yields the records after one number up to another, a page at a time:
-// a read transaction that lasts keeps pages from being used again.
-func (db *DB) auditChain(ctx context.Context, after, last uint64) iter.Seq2[audit.Record, error] {
+// auditChain yields the records up to a number, a page at a time: a read
+// transaction that lasts keeps pages from being used again.
+func (db *DB) auditChain(ctx context.Context, last uint64) iter.Seq2[audit.Record, error] {
 	return func(yield func(audit.Record, error) bool) {
 		const page = 1000
-		for {
+		for after := uint64(0); ; {
 			records, err := db.AuditRecords(ctx, after, page)
 			if err != nil {
 				yield(audit.Record{}, err)

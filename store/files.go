@@ -40,7 +40,7 @@ func mustExist(dir string) error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return systemError(path, err)
 	case isFirstStart(dir):
-		return &Error{Kind: ErrMissing, Path: path, Next: "create one with: ze --data " + dir + " init"}
+		return &Error{Kind: ErrMissing, Path: path, Next: "create one with: " + zeCommand(path, "init")}
 	}
 	return &Error{Kind: ErrMissing, Path: path, Detail: "it was created here earlier and is gone",
 		Next: "put a backup in its place with " + zeCommand(path, "store restore BACKUP") +

@@ -282,6 +282,7 @@ func TestMetrics(t *testing.T) {
 ze_store_records{kind="announcement"} 0
 ze_store_records{kind="audit"} 0
 ze_store_records{kind="blob"} 0
+ze_store_records{kind="candidate"} 0
 ze_store_records{kind="revision"} 1
 ze_store_records{kind="token"} 1
 `), "ze_store_records"))

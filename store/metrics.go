@@ -10,7 +10,7 @@ import (
 // kinds maps what operators count to the bucket that holds one record of each.
 var kinds = [...]struct{ kind, bucket string }{
 	{"token", bucketTokens}, {"announcement", bucketAnnouncements}, {"audit", bucketAudit},
-	{"revision", bucketRevisions}, {"blob", bucketBlobs},
+	{"revision", bucketRevisions}, {"candidate", bucketCandidates}, {"blob", bucketBlobs},
 }
 
 func newCommitHistogram() prometheus.Histogram {

@@ -80,6 +80,20 @@ func child(mode, dir string) {
 			say(err)
 		}
 		fmt.Println("done")
+	case "clients", "clients-nosync":
+		say(writeAsClients(dir, mode == "clients"))
+	case "until-error":
+		if err := writeUntilError(dir); err != nil {
+			say(err)
+		}
+	case "upgrade":
+		o := options(dir)
+		o.migrations = testMigrations()
+		fmt.Println("ready")
+		if _, err := Open(o); err != nil {
+			say(err)
+		}
+		fmt.Println("done")
 	case "create":
 		fmt.Println("ready")
 		if err := Create(options(dir)); err != nil {
@@ -109,6 +123,13 @@ func spawn(t testing.TB, mode, dir string) *process {
 	p := &process{cmd, in, bufio.NewReader(out)}
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 	return p
+}
+
+// killAfter ends p after so many milliseconds: where that meets it is chance.
+func killAfter(p *process, milliseconds int) {
+	<-time.After(time.Duration(milliseconds) * time.Millisecond)
+	p.Process.Kill()
+	p.Wait()
 }
 
 func (p *process) line(t testing.TB) string {
@@ -153,7 +174,7 @@ func TestSecondProcessIsToldWhoHoldsTheLock(t *testing.T) {
 func TestRacingFirstStarts(t *testing.T) {
 	dir := privateDir(t)
 	var all []*process
-	for range 12 {
+	for range 100 {
 		all = append(all, spawn(t, "hold", dir))
 	}
 	ready := 0
@@ -222,10 +243,7 @@ func TestKilledWhileCreating(t *testing.T) {
 		o := options(privateDir(t))
 		p := spawn(t, "create", o.Dir)
 		p.line(t)
-		timer := time.NewTimer(time.Duration(round) * time.Millisecond)
-		<-timer.C
-		p.Process.Kill()
-		p.Wait()
+		killAfter(p, round)
 		o.Create = false
 		db, err := Open(o)
 		switch {

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"ze.internal/ze/appliance/audit"
 )
 
 // fillUp writes until the store has no room left, and checks that this is said,
@@ -159,8 +161,12 @@ func TestIOErrorEndsWriting(t *testing.T) {
 	check(t, err)
 	defer readOnly.Close()
 	check(t, unix.Dup3(int(readOnly.Fd()), fd, unix.O_CLOEXEC))
-	if err := db.CreateToken(t.Context(), testToken("during")); !errors.Is(err, ErrFailed) {
+	pending := audit.NewPending(callRecords()...)
+	if err := db.CreateToken(audit.WithPending(t.Context(), pending), testToken("during")); !errors.Is(err, ErrFailed) {
 		t.Errorf("write: %v", err)
+	}
+	if _, waits := pending.Take(); !waits {
+		t.Error("the audit records of a change that failed do not wait for another one")
 	}
 	check(t, unix.Dup3(saved, fd, unix.O_CLOEXEC))
 	select {

@@ -86,10 +86,15 @@ func (db *DB) Tokens(ctx context.Context) ([]access.Token, error) {
 		return nil, err
 	}
 	slices.SortStableFunc(tokens, func(a, b access.Token) int {
-		if a.Name != b.Name {
+		switch {
+		case a.Name != b.Name:
 			return cmp.Compare(a.Name, b.Name)
+		case a.Rotated == b.Rotated:
+			return 0
+		case b.Rotated:
+			return -1
 		}
-		return b.Created.Compare(a.Created)
+		return 1
 	})
 	return tokens, nil
 }

@@ -121,6 +121,23 @@ func TestGuardMatrix(t *testing.T) {
 	}
 }
 
+// Names that a certificate is for are this server's, too, and refusals are told.
+func TestGuardNames(t *testing.T) {
+	var refused []string
+	guard := &Guard{Names: func(host string) bool { return host == "ze.example" }, Refused: func(r *http.Request) { refused = append(refused, r.Host) }}
+	h := guard.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	for host, want := range map[string]int{"ze.example:8443": 204, "localhost": 204, "evil.example": 403, "ze.example:x": 403} {
+		r, w := httptest.NewRequest(http.MethodPost, "/", nil), httptest.NewRecorder()
+		r.Host = host
+		if h.ServeHTTP(w, r); w.Code != want {
+			t.Errorf("%s: %d", host, w.Code)
+		}
+	}
+	if len(refused) != 2 {
+		t.Errorf("told of %q", refused)
+	}
+}
+
 func TestGuardTwoOrigins(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPost, "/", nil)
 	r.Host = "localhost"

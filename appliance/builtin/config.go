@@ -300,7 +300,7 @@ func configError(err error, field string) error {
 
 func problemsError(problems config.Problems, field string) error {
 	p := problems[0]
-	e := &command.Error{Code: command.Invalid, Field: field, Message: p.Error(), Err: problems}
+	e := &command.Error{Code: command.Invalid, Field: field, Message: p.Error()}
 	const shown = 10
 	for i, p := range problems[1:] {
 		if i == shown {

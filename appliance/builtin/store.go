@@ -147,7 +147,7 @@ func (d Deps) dump(ctx context.Context, r *command.Request) (any, error) {
 	}
 	out := struct {
 		Records []record `json:"record"`
-		Next    int      `json:"next,omitempty"`
+		Next    int      `json:"next,omitzero"`
 	}{Records: []record{}}
 	for i, f := range found {
 		if i == in.Count {

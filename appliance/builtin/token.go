@@ -91,7 +91,7 @@ func (d Deps) createToken(ctx context.Context, r *command.Request) (any, error) 
 		return nil, err
 	}
 	if in.Expires != "" && expires.IsZero() {
-		return nil, &command.Error{Code: command.Invalid, Field: "expires", Message: "a token that expires at once serves nobody", Allowed: "a longer time, as 90d"}
+		return nil, &command.Error{Code: command.Invalid, Field: "expires", Message: fmt.Sprintf("%q is no time to live", in.Expires), Allowed: "at least 1s, as 90d"}
 	}
 	secret, t := access.NewToken(rand.Reader, in.Name, scope, now, expires)
 	t.Allow, t.Deny = in.Allow, in.Deny

@@ -173,7 +173,7 @@ func TestJSON(t *testing.T) {
 	environment := map[string]any{
 		"audit": map[string]any{"max-records": 1e6, "retention-days": 365.0},
 		"mcp": map[string]any{"enabled": true, "auth-mode": "bearer", "bind-remote": false, "server": server(8080),
-			"limit": map[string]any{"rate": 100.0, "burst": 200.0, "concurrent": 32.0}},
+			"limit": map[string]any{"rate": 1000.0, "burst": 2000.0, "concurrent": 64.0}},
 		"metrics": map[string]any{"enabled": true, "server": server(9179)},
 		"log":     map[string]any{"level": "info"},
 	}
@@ -188,7 +188,7 @@ func TestJSONOfNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `{"environment":{"audit":{"max-records":1000000,"retention-days":365},"log":{"level":"info"},` +
-		`"mcp":{"auth-mode":"bearer","bind-remote":false,"enabled":false,"limit":{"burst":200,"concurrent":32,"rate":100}},"metrics":{"enabled":true}}}`
+		`"mcp":{"auth-mode":"bearer","bind-remote":false,"enabled":false,"limit":{"burst":2000,"concurrent":64,"rate":1000}},"metrics":{"enabled":true}}}`
 	if string(got) != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

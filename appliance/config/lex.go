@@ -215,9 +215,10 @@ func (t token) write(s string) string {
 	return quote(s)
 }
 
-// quote returns s as it must be written: bare when that reads back as s.
+// quote returns s as it must be written: bare when that reads back as s. What
+// stands for a secret is always in quotes.
 func quote(s string) string {
-	bare := s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+	bare := s != "" && s != Masked && !strings.ContainsFunc(s, func(r rune) bool {
 		return delimits(r) || refused(r) != ""
 	})
 	if bare {

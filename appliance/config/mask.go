@@ -94,8 +94,8 @@ func (t *Tree) hash(root *schema.Node) []byte {
 // unmask returns the text with masked secrets replaced by those at the same
 // places of old. Problems name the ones that old does not have.
 func (t *Tree) unmask(root *schema.Node, old *Tree) ([]byte, error) {
-	present := map[string]string{}
-	old.root.values(root, nil, sensitive, func(path []string, _ *schema.Node, v token) { present[strings.Join(path, "/")] = v.text })
+	present := map[string]token{}
+	old.root.values(root, nil, sensitive, func(path []string, _ *schema.Node, v token) { present[strings.Join(path, "/")] = v })
 	var problems Problems
 	text := t.replace(root, sensitive, func(path []string, _ *schema.Node, v token) (string, bool) {
 		if v.text != Masked {
@@ -106,7 +106,10 @@ func (t *Tree) unmask(root *schema.Node, old *Tree) ([]byte, error) {
 			problems = append(problems, Problem{File: t.file, Line: v.at.line, Col: v.at.col, Path: strings.Join(path, "/"),
 				Message: "is masked, and there is no present value to keep", Allowed: "the value itself", secret: true})
 		}
-		return v.write(value), ok
+		if before := v.at.offset - 1; value.quoted || before >= 0 && strings.IndexByte(" \t[", t.text[before]) >= 0 {
+			return string(old.text[value.at.offset:value.end]), ok // as it was written
+		}
+		return inQuotes(value.text), ok
 	})
 	return text, problems.sorted()
 }

@@ -1,8 +1,9 @@
-// Package config is the configuration language: blocks in braces, leaves, list
-// entries and comments. It parses, prints, validates against a YANG model and
-// turns a valid text into JSON for the rooms that apply it. It owns the syntax,
-// the positions behind every message, and the model itself; it must not know
-// what any leaf does.
+// Package config is the configuration: its language of blocks in braces, leaves,
+// list entries and comments, and the way from a candidate to the running
+// configuration and back. It parses, prints, edits, validates against a YANG
+// model, and turns a valid text into JSON for the rooms that apply it. It owns
+// the syntax, the positions behind every message, the model, candidates and
+// revisions; it must not know what any leaf does, or how it is applied or kept.
 package config
 
 import (

@@ -27,8 +27,8 @@ type Options struct {
 	Logger    zerolog.Logger
 }
 
-// maxBody bounds a request's body in octets.
-const maxBody = 16 << 20
+// maxBody bounds a request's body in octets: a blob of 16 MiB in base64.
+const maxBody = 24 << 20
 
 // statuses maps error codes to HTTP (RFC 9110 section 15).
 var statuses = map[command.Code]int{
@@ -140,7 +140,7 @@ func readBody(w http.ResponseWriter, r *http.Request) (json.RawMessage, bool) {
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		write(w, http.StatusRequestEntityTooLarge, failure(&command.Error{Code: command.Limit, Message: "the body is larger than 16 MiB"}))
+		write(w, http.StatusRequestEntityTooLarge, failure(&command.Error{Code: command.Limit, Message: "the body is larger than 24 MiB"}))
 		return nil, false
 	case err != nil:
 		fail(w, &command.Error{Code: command.Invalid, Message: "read the body: " + err.Error()})

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -32,14 +33,18 @@ const model = `module doors {
     output { leaf never { type string; description "Nothing."; } } }
 }`
 
-// silentAudit stands for the audit log.
-type silentAudit struct{}
+// auditLog stands for the audit log: it keeps what was refused.
+type auditLog struct{ refused []audit.Record }
 
-func (silentAudit) Begin(context.Context, audit.Record) (uint64, error) { return 1, nil }
-func (silentAudit) End(context.Context, uint64, audit.Record) error     { return nil }
-func (silentAudit) Note(audit.Record) error                             { return nil }
+func (*auditLog) Begin(context.Context, audit.Record) (uint64, error) { return 1, nil }
+func (*auditLog) End(context.Context, uint64, audit.Record) error     { return nil }
+func (*auditLog) Note(audit.Record) error                             { return nil }
+func (*auditLog) Pending(records ...audit.Record) *audit.Pending      { return audit.NewPending(records...) }
+func (l *auditLog) Refused(r audit.Record)                            { l.refused = append(l.refused, r) }
 
-func newHandler(t *testing.T) http.Handler {
+func newHandler(t *testing.T) http.Handler { return newLimitedHandler(t, &auditLog{}, nil, nil) }
+
+func newLimitedHandler(t *testing.T, log *auditLog, limiter *access.Limiter, throttle *access.Throttle) http.Handler {
 	t.Helper()
 	set, err := schema.Load([]schema.Source{{Name: "doors.yang", Text: []byte(model)}})
 	if err != nil {
@@ -60,8 +65,8 @@ func newHandler(t *testing.T) http.Handler {
 			t.Fatal(err)
 		}
 	}
-	d := command.NewDispatcher(command.Options{Registry: reg, Audit: silentAudit{}, Clock: time.Now, Logger: zerolog.Nop()})
-	return New(Options{Dispatcher: d, Surface: "rest", Logger: zerolog.Nop(), Principal: func(r *http.Request) (*access.Principal, error) {
+	d := command.NewDispatcher(command.Options{Registry: reg, Audit: log, Clock: time.Now, Logger: zerolog.Nop()})
+	return New(Options{Dispatcher: d, Limiter: limiter, Throttle: throttle, Surface: "rest", Logger: zerolog.Nop(), Principal: func(r *http.Request) (*access.Principal, error) {
 		if r.Header.Get("X-Test-User") == "" {
 			return nil, errors.New("nobody")
 		}
@@ -98,7 +103,7 @@ func TestRoutes(t *testing.T) {
 		{"POST", "/api/v1/execute", `{"command":"fail code unavailable"}`, 503, `"as asked"`},
 		{"POST", "/api/v1/execute", `{"command":"fail code limit"}`, 429, `"as asked"`},
 		{"POST", "/api/v1/execute", `{"command":"fail code internal"}`, 500, `"as asked"`},
-		{"POST", "/api/v1/execute", `{"command":"` + strings.Repeat("x", maxBody) + `"}`, 413, `16 MiB`},
+		{"POST", "/api/v1/execute", `{"command":"` + strings.Repeat("x", maxBody) + `"}`, 413, `24 MiB`},
 	} {
 		r := httptest.NewRequest(row.method, row.path, strings.NewReader(row.body))
 		r.Header.Set("X-Test-User", "someone")
@@ -118,6 +123,58 @@ func TestUnknownCallers(t *testing.T) {
 	newHandler(t).ServeHTTP(w, httptest.NewRequest("GET", "/api/v1/commands", nil))
 	if w.Code != http.StatusUnauthorized || strings.Contains(w.Body.String(), "door") {
 		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// unread is a body that must not be looked at.
+type unread struct{ t *testing.T }
+
+func (u unread) Read([]byte) (int, error) {
+	u.t.Error("the body was read")
+	return 0, io.EOF
+}
+
+// TestLimits: over a limit the answer is 429 with the time to wait, before the
+// body is read; a caller that is known pays nothing for those who are not.
+func TestLimits(t *testing.T) {
+	now := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
+	clock := func() time.Time { return now }
+	log := &auditLog{}
+	h := newLimitedHandler(t, log, access.NewLimiter(access.Limits{Rate: 0.5, Burst: 3}, clock), access.NewThrottle(clock))
+	ask := func(known bool, body io.Reader) *httptest.ResponseRecorder {
+		r := httptest.NewRequest("POST", "/api/v1/commands/show/door", body)
+		if known {
+			r.Header.Set("X-Test-User", "someone")
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w
+	}
+	unknown := map[int]int{}
+	for range 100 {
+		w := ask(false, unread{t})
+		if unknown[w.Code]++; w.Code == http.StatusTooManyRequests && (w.Header().Get("Retry-After") != "3" || !strings.Contains(w.Body.String(), `"limit"`)) {
+			t.Fatalf("%v %s", w.Header(), w.Body)
+		}
+	}
+	if unknown[http.StatusUnauthorized] != 20 || unknown[http.StatusTooManyRequests] != 80 {
+		t.Errorf("unknown callers: %v", unknown)
+	}
+	for range 3 {
+		if w := ask(true, nil); w.Code != http.StatusOK {
+			t.Errorf("a known caller of the same address: %d %s", w.Code, w.Body)
+		}
+	}
+	w := ask(true, unread{t})
+	if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "2" {
+		t.Errorf("over the limit: %d %v %s", w.Code, w.Header(), w.Body)
+	}
+	now = now.Add(2 * time.Second)
+	if w := ask(true, nil); w.Code != http.StatusOK {
+		t.Errorf("after the wait: %d %s", w.Code, w.Body)
+	}
+	if n := len(log.refused); n != 101 || log.refused[0].Outcome != "unauthenticated" || log.refused[100].Outcome != "limit" || log.refused[100].Principal != "someone" {
+		t.Errorf("%d refusals: %+v", n, log.refused[n-1])
 	}
 }
 

@@ -2,18 +2,23 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
+	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
 	"ze.internal/ze/appliance"
 	"ze.internal/ze/appliance/access"
 	"ze.internal/ze/appliance/command"
-	"ze.internal/ze/appliance/config"
 	"ze.internal/ze/appliance/schema"
 )
 
@@ -45,17 +50,23 @@ func (c *cli) command(ctx context.Context, set *schema.Set, line string) error {
 	if !slices.Contains(formats, c.format) {
 		return usagef("--format %s: allowed are %s", c.format, strings.Join(formats, ", "))
 	}
-	answer, err := newControlClient(c.controlSocket()).execute(ctx, line)
-	if errors.Is(err, errNoDaemon) {
-		if needsDaemon(set, line) || c.socket != "" {
-			return fmt.Errorf("%w; start one with: %s", err, c.hint("start"))
-		}
-		answer, err = c.offline(ctx, line)
-	}
+	answer, err := c.ask(ctx, set, line)
 	if err != nil {
 		return err
 	}
 	return render(c.out, c.format, answer)
+}
+
+// ask is command for an answer that is not printed as such.
+func (c *cli) ask(ctx context.Context, set *schema.Set, line string) (json.RawMessage, error) {
+	answer, err := newControlClient(c.controlSocket()).execute(ctx, line)
+	if !errors.Is(err, errNoDaemon) {
+		return answer, err
+	}
+	if needsDaemon(set, line) || c.socket != "" {
+		return nil, fmt.Errorf("%w; start one with: %s", err, c.hint("start"))
+	}
+	return c.offline(ctx, line)
 }
 
 // needsDaemon reports whether a line is of no command that works on the
@@ -63,7 +74,7 @@ func (c *cli) command(ctx context.Context, set *schema.Set, line string) error {
 func needsDaemon(set *schema.Set, line string) bool {
 	words := strings.Fields(line)
 	for _, decl := range set.Commands() {
-		if n := len(decl.Path); decl.Offline && len(words) >= n && slices.Equal(words[:n], decl.Path) {
+		if n := len(decl.Path); (decl.Offline || decl.Repair) && len(words) >= n && slices.Equal(words[:n], decl.Path) {
 			return false
 		}
 	}
@@ -78,11 +89,12 @@ func (c *cli) hint(command string) string {
 	return "ze " + command
 }
 
-// offline runs a command that needs nothing but the database.
+// offline runs a command that needs nothing but the database. The answer says
+// what was done, so the log is for what is wrong.
 func (c *cli) offline(ctx context.Context, line string) (json.RawMessage, error) {
 	dir, _ := c.directory()
-	res, err := appliance.Offline(ctx, appliance.Options{DataDir: dir, Version: builtinVersion(), Logger: c.logger()}, command.Call{
-		Principal: &access.Principal{Name: localUser(), Accessor: "local", Scope: access.Admin}, Surface: "cli", Line: line,
+	res, err := appliance.Offline(ctx, appliance.Options{DataDir: dir, Version: builtinVersion(), Logger: c.logger().Level(zerolog.WarnLevel)}, command.Call{
+		Principal: &access.Principal{Name: localUser(), Accessor: fmt.Sprintf("uid:%d", os.Getuid()), Scope: access.Admin}, Surface: "cli", Line: line,
 	})
 	if err != nil {
 		return nil, err
@@ -91,66 +103,99 @@ func (c *cli) offline(ctx context.Context, line string) (json.RawMessage, error)
 }
 
 // commandLine makes one line of words that a shell has split. Where the command
-// says so of its first positional parameter, the name of a file is replaced by
-// what is in it.
+// says so of a parameter, the name of a file is replaced by what is in it, or
+// made absolute.
 func (c *cli) commandLine(set *schema.Set, words []string) (string, error) {
-	for _, decl := range set.Commands() {
-		n := len(decl.Path)
-		if len(words) <= n || !slices.Equal(words[:n], decl.Path) {
-			continue
+	var decl *schema.Command
+	for _, d := range set.Commands() {
+		if n := len(d.Path); n <= len(words) && slices.Equal(words[:n], d.Path) && (decl == nil || n > len(decl.Path)) {
+			decl = d
 		}
-		for _, p := range decl.Input.Params {
-			if !p.Positional {
+	}
+	if decl == nil {
+		return joinWords(words), nil
+	}
+	rest := words[len(decl.Path):]
+	line := slices.Clone(words[:len(decl.Path)])
+	bare := slices.DeleteFunc(slices.Clone(decl.Input.Params), func(p *schema.Node) bool { return !p.Positional })
+	for i := 0; i < len(rest); i++ {
+		param := decl.Input.Param(rest[i])
+		if param != nil { // NAME VALUE
+			line = append(line, rest[i])
+			if !param.File && !param.Path || i+1 == len(rest) {
 				continue
 			}
-			if !p.File {
-				break
-			}
-			text, err := readFile(c.in, words[n])
-			if err != nil {
-				return "", err
-			}
-			return joinWords(words[:n]) + " " + quoteWord(string(text)) + " " + joinWords(words[n+1:]), nil
+			i++
+			bare = slices.DeleteFunc(bare, func(p *schema.Node) bool { return p == param })
+		} else if len(bare) > 0 && bare[0].Kind == schema.Leaf && !isValue(decl, rest, i) {
+			param, bare = bare[0], bare[1:]
 		}
+		word, err := c.argument(decl, param, rest[i])
+		if err != nil {
+			return "", err
+		}
+		line = append(line, word)
 	}
-	return joinWords(words), nil
+	return strings.Join(line, " "), nil
 }
 
-// validateCommand checks a file without any daemon or database.
-func (c *cli) validateCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "validate FILE",
-		Short: "Check a configuration file as the daemon does before it starts",
-		Args:  oneFile,
-		RunE: func(_ *cobra.Command, args []string) error {
-			text, err := readFile(c.in, args[0])
-			if err != nil {
-				return err
-			}
-			overrides, err := c.overrides()
-			if err != nil {
-				return err
-			}
-			cfg, err := appliance.LoadConfiguration(args[0], text, overrides, -1)
-			var problems config.Problems
-			if errors.As(err, &problems) {
-				return &exitError{code: exitConfig, err: errors.New(problems.Render(text))}
-			}
-			if err != nil {
-				return err
-			}
-			for _, w := range cfg.Warnings {
-				fmt.Fprintln(c.err, "ze: warning: "+w)
-			}
-			_, err = fmt.Fprintln(c.out, args[0]+": valid")
-			return err
-		},
+// isValue reports whether word i stands after the name of a parameter that takes
+// it. For a flag that is true or false, and nothing else.
+func isValue(decl *schema.Command, words []string, i int) bool {
+	if i == 0 {
+		return false
 	}
+	param := decl.Input.Param(words[i-1])
+	return param != nil && (param.Kind != schema.Leaf || param.Type.Base != schema.Bool || words[i] == "true" || words[i] == "false")
 }
 
-func oneFile(cmd *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return usagef(`%s takes one file ("-" is standard input), got %d arguments`, cmd.CommandPath(), len(args))
+// argument writes one word for the command line: the value of param, or, if that
+// is nil, what stands for itself.
+func (c *cli) argument(decl *schema.Command, param *schema.Node, word string) (string, error) {
+	switch {
+	case param != nil && param.Path:
+		path, err := filepath.Abs(word)
+		if err != nil {
+			return "", fmt.Errorf("find %s: %w", word, err)
+		}
+		return quoteWord(path), nil
+	case param != nil && param.File:
+		data, err := c.contents(param, word)
+		if err != nil {
+			return "", err
+		}
+		const encoding = "encoding"
+		other := decl.Input.Param(encoding) != nil
+		switch isText := utf8.Valid(data); {
+		case isText && (!other || len(data) < 1<<20): // a large text may get several times as large by quoting
+			return quoteWord(string(data)), nil
+		case !other:
+			return "", usagef("%s: %s must be UTF-8 text", word, param.Name)
+		}
+		return base64.StdEncoding.EncodeToString(data) + " " + encoding + " base64", nil
 	}
-	return nil
+	return joinWords([]string{word}), nil
+}
+
+// contents reads the file that stands for a parameter's value; "-" is standard
+// input. What is too large for any such parameter is not read to its end.
+func (c *cli) contents(param *schema.Node, name string) ([]byte, error) {
+	var r io.Reader = c.in
+	if name != "-" {
+		f, err := os.Open(filepath.Clean(name))
+		if err != nil {
+			return nil, fmt.Errorf("read the %s: %w", param.Name, err)
+		}
+		defer f.Close()
+		r = f
+	}
+	const most = 16 << 20
+	data, err := io.ReadAll(io.LimitReader(r, most+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read the %s from %s: %w", param.Name, name, err)
+	case len(data) > most:
+		return nil, fmt.Errorf("read the %s from %s: it is larger than 16 MiB (%d bytes), the most that is kept", param.Name, name, most)
+	}
+	return data, nil
 }

@@ -92,18 +92,20 @@ func explain(err error) (int, string) {
 		return exit.code, err.Error()
 	case errors.As(err, &problems):
 		return exitConfig, err.Error()
-	case errors.As(err, &cmdErr):
-		return exitFailed, explainCommand(cmdErr)
+	}
+	text := err.Error()
+	if errors.As(err, &cmdErr) {
+		text = explainCommand(cmdErr)
 	}
 	for _, s := range storeCodes {
 		if errors.Is(err, s.err) {
-			return s.code, err.Error()
+			return s.code, text
 		}
 	}
 	if errors.Is(err, os.ErrPermission) {
-		return exitPermission, err.Error()
+		return exitPermission, text
 	}
-	return exitFailed, err.Error()
+	return exitFailed, text
 }
 
 func explainCommand(e *command.Error) string {

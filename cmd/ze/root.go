@@ -95,7 +95,7 @@ func (c *cli) root() (*cobra.Command, error) {
 	root.AddCommand(c.startCommand(), c.initCommand(), c.demoCommand(), c.cliCommand(set), c.envCommand(), speakerCommand(c.stdio))
 	root.AddCommand(c.daemonCommands(set)...)
 	if cfg, _, err := root.Find([]string{"config"}); err == nil {
-		cfg.AddCommand(c.validateCommand())
+		cfg.AddCommand(configCLI{c, set}.commands()...)
 	}
 	return root, nil
 }
