@@ -543,3 +543,25 @@ func TestOffline(t *testing.T) {
 		t.Errorf("show bgp: %v", err)
 	}
 }
+
+// TestControlSocketSparesFiles: what is no socket is never removed for one.
+func TestControlSocketSparesFiles(t *testing.T) {
+	dir, file := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "notes.txt")
+	createStore(t, dir, plainConfig)
+	if err := os.WriteFile(file, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	app, err := appliance.New(t.Context(), appliance.Options{
+		DataDir: dir, Control: file, Speaker: []string{os.Args[0], speakerArg}, Version: builtin.Version{Version: "test"}, Logger: zerolog.Nop(),
+		Overrides: appliance.Overrides{MCPListen: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}, MetricsListen: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := app.Start(t.Context()); err == nil || !strings.Contains(err.Error(), file) {
+		t.Errorf("start: %v", err)
+	}
+	if b, err := os.ReadFile(file); err != nil || string(b) != "mine" {
+		t.Errorf("the file holds %q, %v", b, err)
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -219,14 +220,23 @@ func (a *App) openControl(ctx context.Context) error {
 // removeStale removes a socket that nobody listens on. The store's lock is held,
 // so a live one belongs to a daemon with another database.
 func removeStale(path string) error {
-	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
 		return os.MkdirAll(filepath.Dir(path), 0o750)
+	case err != nil:
+		return err
+	case info.Mode().Type() != os.ModeSocket:
+		return fmt.Errorf("%s is there already and is no socket; name another place with --socket", path)
 	}
 	c, err := net.Dial("unix", path)
-	if err == nil {
-		return errors.Join(fmt.Errorf("control socket %s: another daemon answers there; give this one its own with --socket", path), c.Close())
+	switch {
+	case err == nil:
+		return errors.Join(fmt.Errorf("%s: another daemon answers there; give this one its own with --socket", path), c.Close())
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return os.Remove(path)
 	}
-	return os.Remove(path)
+	return err
 }
 
 // restrictSocket lets the owner and group ze, where there is one, open the socket.

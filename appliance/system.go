@@ -40,7 +40,7 @@ func (s system) Status(ctx context.Context) (builtin.Status, error) {
 	}
 	if running.cfg.BGP != nil {
 		p := a.speaker.Status().Process
-		st.Speaker = &builtin.SpeakerStatus{State: string(p.State), PID: p.PID, Restarts: p.Restarts}
+		st.Speaker = &builtin.SpeakerStatus{State: string(p.State), PID: p.PID, Restarts: p.Restarts, LastExit: p.LastExit}
 	}
 	return st, nil
 }

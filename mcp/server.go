@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -58,6 +59,7 @@ type Server struct {
 	clock      func() time.Time
 	log        zerolog.Logger
 	maxBody    int64
+	large      atomic.Int64 // octets of large bodies being answered
 
 	methods  map[string]method
 	builtin  map[string]*builtinTool
@@ -146,7 +148,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) (label string, fa
 	if fail := checkTransport(w, r); fail != nil {
 		return unknownLabel, fail
 	}
-	body, fail := s.readBody(w, r)
+	body, done, fail := s.readBody(w, r)
+	defer done()
 	if fail != nil {
 		return unknownLabel, fail
 	}
@@ -222,31 +225,64 @@ func overLimit(w http.ResponseWriter, err error) *failure {
 
 // readBody reads the whole body. It trusts the announced length only so far as
 // to save copying: a caller can claim more than it sends.
-func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *failure) {
+//
+// A body of more than a little reserves its size, until done is called, out of
+// what all requests together may hold: answering it takes many times as much
+// memory, and any caller could ask for that on every connection.
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (body []byte, done func(), fail *failure) {
 	tooLarge := func(limit int64) *failure {
 		return refusal(http.StatusRequestEntityTooLarge, "the body is larger than the "+strconv.FormatInt(limit, 10)+" bytes allowed")
 	}
+	done = func() {}
 	if r.ContentLength > s.maxBody {
-		return nil, tooLarge(s.maxBody)
+		return nil, done, tooLarge(s.maxBody)
 	}
-	const trusted = 64 << 10
-	size := min(max(r.ContentLength, 0), trusted)
-	body := make([]byte, 0, size+1) // one more, so that the end is seen without growing
+	const little = 64 << 10
+	reserve := func() *failure {
+		size := s.maxBody
+		if r.ContentLength > 0 {
+			size = r.ContentLength
+		}
+		if s.large.Add(size) > largeBodies*s.maxBody {
+			s.large.Add(-size)
+			w.Header().Set("Retry-After", "1")
+			return refusal(http.StatusServiceUnavailable, "other large requests are being answered; try again in a moment, or send less at a time")
+		}
+		done = func() { s.large.Add(-size) }
+		return nil
+	}
+	if r.ContentLength > little {
+		if fail := reserve(); fail != nil {
+			return nil, done, fail
+		}
+	}
+	reserved := r.ContentLength > little
+	size := min(max(r.ContentLength, 0), little)
+	body = make([]byte, 0, size+1) // one more, so that the end is seen without growing
 	src := http.MaxBytesReader(w, r.Body, s.maxBody)
 	for {
 		n, err := src.Read(body[len(body):cap(body)])
 		body = body[:len(body)+n]
 		if err == io.EOF {
-			return body, nil
+			return body, done, nil
 		}
 		if err != nil {
 			if limit := (*http.MaxBytesError)(nil); errors.As(err, &limit) {
-				return nil, tooLarge(limit.Limit) // of the guard, if that is lower
+				return nil, done, tooLarge(limit.Limit) // of the guard, if that is lower
 			}
-			return nil, refusal(http.StatusBadRequest, "the body could not be read to its end")
+			return nil, done, refusal(http.StatusBadRequest, "the body could not be read to its end")
+		}
+		if len(body) > little && !reserved {
+			if fail := reserve(); fail != nil {
+				return nil, done, fail
+			}
+			reserved = true
 		}
 		if len(body) == cap(body) {
 			body = append(body, 0)[:len(body)]
 		}
 	}
 }
+
+// largeBodies is how many bodies of the largest size may be held at a time.
+const largeBodies = 4

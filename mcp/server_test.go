@@ -298,3 +298,36 @@ func TestConcurrentCallsDoNotMix(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// Large bodies share a budget: what they may hold together is bounded, and
+// small requests do not notice.
+func TestLargeBodiesShareABudget(t *testing.T) {
+	f := newFixture(t, nil)
+	large := func() *http.Request {
+		return call(adminToken, "ze_execute", `{"command":"show clock `+strings.Repeat(" ", 100<<10)+`"}`)
+	}
+	if status, body := send(f, large()); status != http.StatusOK {
+		t.Fatalf("alone: %d %.200s", status, body)
+	}
+	if n := f.large.Load(); n != 0 {
+		t.Errorf("%d octets stay reserved", n)
+	}
+	f.large.Store(largeBodies * f.maxBody)
+	for _, length := range []int64{0, -1} { // announced, and not
+		r := large()
+		if length < 0 {
+			r.ContentLength = length
+		}
+		w := httptest.NewRecorder()
+		f.ServeHTTP(w, r)
+		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+			t.Errorf("over the budget: %d %.200s", w.Code, w.Body)
+		}
+	}
+	if status, body := send(f, call(adminToken, "ze_execute", `{"command":"show clock"}`)); status != http.StatusOK {
+		t.Errorf("a small one: %d %s", status, body)
+	}
+	if n := f.large.Load(); n != largeBodies*f.maxBody {
+		t.Errorf("the refused ones changed the budget by %d", n-largeBodies*f.maxBody)
+	}
+}

@@ -75,21 +75,38 @@ func (q *queue) gather() []*step {
 // the next one, and its sync; whoever comes alone waits for nobody. So fn may
 // run more than once, until one run of it is committed: it must set what it
 // hands out anew each time. A caller that gives up before its change is in a
-// transaction gets ctx's error; after that it waits for the outcome.
+// transaction gets ctx's error; after that it waits for the outcome. A call that
+// brings its audit records waits audit.AnswerTime at most: then ErrStalled says
+// whether its change may still be made.
 func (db *DB) update(ctx context.Context, fn func(tx *bolt.Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	c := &step{fn: fn, audit: audit.PendingFrom(ctx), done: make(chan struct{})}
+	var late <-chan time.Time
+	if c.audit != nil {
+		limit := time.NewTimer(audit.AnswerTime)
+		defer limit.Stop()
+		late = limit.C
+	}
 	db.queue.add(c)
 	for {
 		select {
 		case <-c.done:
 			return c.err
 		case <-db.writer:
-			// Everybody in the queue waits for this: one of them leads.
-			db.commit(db.queue.gather())
-			db.writer <- struct{}{}
+			// Everybody in the queue waits for this, and none of them longer than
+			// they may.
+			go func() {
+				db.commit(db.queue.gather())
+				db.writer <- struct{}{}
+			}()
+		case <-late:
+			next := "the change was not made; check the disk, and try again"
+			if !db.queue.remove(c) {
+				next = "the change may still be made: look at what it was to change before trying again, and check the disk"
+			}
+			return &Error{Kind: ErrStalled, Path: db.path, Next: next}
 		case <-ctx.Done():
 			if db.queue.remove(c) {
 				return ctx.Err()

@@ -21,6 +21,7 @@ var (
 	ErrDamaged   = errors.New("the database is damaged")
 	ErrTooNew    = errors.New("the database was written by a newer version")
 	ErrNoSpace   = errors.New("no space left for the database")
+	ErrStalled   = errors.New("the disk does not answer")
 	ErrFailed    = errors.New("the storage failed, nothing can be written until restart")
 	ErrBadRecord = errors.New("the record is damaged")
 	ErrNotFound  = errors.New("not found")

@@ -16,9 +16,11 @@ import (
 // not happen. The caller may try again.
 var ErrUnavailable = errors.New("the audit log cannot be written")
 
-// How long a caller of Begin or End waits for the disk, and how much may wait with it.
+// AnswerTime is how long a call waits for the disk to take its record.
+const AnswerTime = 2 * time.Second
+
+// How much may wait for the disk.
 const (
-	answerTime = 2 * time.Second
 	queueSize  = 1024
 	noteSize   = 8192
 	batchSize  = 512 // records of Begin and End in one commit
@@ -229,7 +231,7 @@ func (l *Log) signal() {
 // a caller that stops waiting takes the record back.
 func (l *Log) submit(ctx context.Context, e *entry, give bool) (*entry, error) {
 	e.answer = make(chan error, 1)
-	limit := time.NewTimer(answerTime)
+	limit := time.NewTimer(AnswerTime)
 	defer limit.Stop()
 	var reason string
 	for queue, answer := l.queue, (chan error)(nil); reason == ""; {

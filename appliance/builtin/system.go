@@ -68,6 +68,7 @@ type SpeakerStatus struct {
 	State    string `json:"state"`
 	PID      int    `json:"pid,omitzero"`
 	Restarts uint64 `json:"restarts"`
+	LastExit string `json:"last-exit,omitempty"`
 }
 
 type uptime struct {

@@ -194,7 +194,8 @@ func TestLineErrors(t *testing.T) {
 		{"say hi\nwipe", "invalid", "", "line break"},
 		{"say hi\x00", "invalid", "", "control character"},
 		{"say hi \xff", "invalid", "", "UTF-8"},
-		{"say ]", "invalid", "]", "unexpected"},
+		{"say ]", "invalid", "", "unexpected"}, // say takes a secret: nothing typed is repeated
+		{"show net peer a ]", "invalid", "]", "unexpected"},
 		{"say hi times 256", "invalid", "times", "0..255"},
 		{"show crash", "internal", "", "internal error"},
 	} {
@@ -418,4 +419,18 @@ func FuzzLine(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// A line cannot ask for memory without bound: words and values are counted.
+func TestLongLines(t *testing.T) {
+	g := newRig(t)
+	for _, line := range []string{"say" + strings.Repeat(" a", maxWords+1), "say" + strings.Repeat(" a", 1001), "say [" + strings.Repeat(" a", 1001) + " ]"} {
+		_, err := g.Do(t.Context(), Call{Principal: admin, Surface: "test", Line: line})
+		if e := AsError(err); e.Code != Invalid || len(e.Error()) > 300 {
+			t.Errorf("%d characters: %.400v", len(line), err)
+		}
+	}
+	if _, err := g.Do(t.Context(), Call{Principal: admin, Surface: "test", Line: strings.Repeat("x", 1<<20)}); len(err.Error()) > 300 {
+		t.Errorf("a long word is repeated in full")
+	}
 }

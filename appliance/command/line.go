@@ -134,7 +134,7 @@ func (s *snapshot) unknown(p *access.Principal, words []word, at *node, n int) e
 	if len(shown) > n+1 {
 		shown = shown[:n+1]
 	}
-	e := &Error{Code: Unknown, Message: fmt.Sprintf("unknown command %q", strings.Join(shown, " "))}
+	e := &Error{Code: Unknown, Message: fmt.Sprintf("unknown command %q", shorten(strings.Join(shown, " ")))}
 	next := at.next(p)
 	if len(next) > 0 {
 		where := "at the start"
@@ -257,11 +257,17 @@ func (lp *lineParser) value(n *schema.Node, params []*schema.Node, args map[stri
 // and bracketed ones up to the next parameter's name. What it reads is added to
 // items.
 func (lp *lineParser) items(n *schema.Node, params []*schema.Node, items []any) ([]any, error) {
-	one := func() (any, error) {
+	add := func() (err error) {
+		var v any
 		if n.Kind == schema.List {
-			return lp.braces(n)
+			v, err = lp.braces(n)
+		} else {
+			v, err = parseValue(n, fmt.Sprintf("%s[%d]", n.Name, len(items)), lp.next())
 		}
-		return parseValue(n, fmt.Sprintf("%s[%d]", n.Name, len(items)), lp.next())
+		if items = append(items, v); err == nil && n.Max > 0 && len(items) > n.Max {
+			err = &Error{Code: Invalid, Field: n.Name, Message: fmt.Sprintf("more than %d values", n.Max), Allowed: fmt.Sprintf("at most %d", n.Max)}
+		}
+		return err
 	}
 	w, ok := lp.peek()
 	if !ok {
@@ -272,11 +278,9 @@ func (lp *lineParser) items(n *schema.Node, params []*schema.Node, items []any) 
 		return nil, &Error{Code: Invalid, Field: n.Name, Message: "needs a value", Allowed: allowed}
 	}
 	for !w.is("[") {
-		v, err := one()
-		if err != nil {
+		if err := add(); err != nil {
 			return nil, err
 		}
-		items = append(items, v)
 		if w, ok = lp.peek(); !ok || !n.Positional || named(params, w) != nil || w.is("}") {
 			return items, nil
 		}
@@ -294,11 +298,9 @@ func (lp *lineParser) items(n *schema.Node, params []*schema.Node, items []any) 
 			lp.next()
 			return items, nil
 		}
-		v, err := one()
-		if err != nil {
+		if err := add(); err != nil {
 			return nil, err
 		}
-		items = append(items, v)
 	}
 }
 
@@ -350,8 +352,11 @@ func nextPositional(params []*schema.Node, args map[string]any) *schema.Node {
 }
 
 func unexpected(params []*schema.Node, where string, w word) error {
-	e := &Error{Code: Invalid, Field: w.text, Message: fmt.Sprintf("unexpected word at column %d", w.col),
+	e := &Error{Code: Invalid, Field: shorten(w.text), Message: fmt.Sprintf("unexpected word at column %d", w.col),
 		Allowed: where + " takes no arguments"}
+	if slices.ContainsFunc(params, func(n *schema.Node) bool { return n.Sensitive }) {
+		e.Field = "" // it could be a part of the secret
+	}
 	if len(params) > 0 {
 		e.Allowed = where + " takes " + strings.Join(names(params), ", ")
 	}
@@ -359,6 +364,15 @@ func unexpected(params []*schema.Node, where string, w word) error {
 		e.Actions = []string{"did you mean " + near + "?"}
 	}
 	return e
+}
+
+// shorten keeps what a caller sent from filling an answer or the log.
+func shorten(s string) string {
+	const most = 60
+	if r := []rune(s[:min(len(s), 4*most)]); len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	return s
 }
 
 func names(params []*schema.Node) []string {

@@ -186,6 +186,9 @@ func (l *loader) parameters(params []*Node) {
 				}
 				headers[key] = n.Name
 			}
+			if n.Max == 0 && (n.Kind == List || n.Kind == LeafList) {
+				n.Max = DefaultMax
+			}
 			visit(n.Children, depth+1, inList || n.Kind == List)
 		}
 	}
@@ -207,6 +210,10 @@ func (l *loader) noParameters(nodes []*Node) {
 		l.noParameters(n.Children)
 	}
 }
+
+// DefaultMax is how many elements a list parameter takes when its declaration
+// does not say: a caller must not be able to ask for memory without bound.
+const DefaultMax = 1000
 
 // isWord reports whether s can be a word of a command's path.
 func isWord(s string) bool {
