@@ -18,38 +18,60 @@ const surface = "mcp"
 // a JSON object.
 type runTool func(ctx context.Context, r *request, args jsontext.Value) (jsontext.Value, error)
 
+// toolCall is a tools/call that names a tool and fits its headers.
+type toolCall struct {
+	name string
+	run  runTool
+	args jsontext.Value
+}
+
 func (s *Server) toolsCall(ctx context.Context, r *request) ([]byte, *failure) {
+	start := s.clock()
+	call, code, fail := s.parseCall(r)
+	if fail == nil {
+		return s.callTool(ctx, r, call)
+	}
+	// It reaches no command, and is recorded all the same.
+	if code == command.Unknown {
+		s.metrics.toolCalls.WithLabelValues(unknownLabel, string(code)).Inc()
+	}
+	if err := s.record(ctx, r, "", start, &command.Error{Code: code, Message: fail.message}); command.AsError(err).Code != code {
+		return nil, internalFailure()
+	}
+	return nil, fail
+}
+
+// parseCall checks everything about a tools/call that is not the tool's own
+// business. The code says how a refusal is recorded.
+func (s *Server) parseCall(r *request) (call toolCall, code command.Code, fail *failure) {
 	var params struct {
 		Name      jsontext.Value `json:"name"`
 		Arguments jsontext.Value `json:"arguments"`
 	}
+	code = command.Invalid
 	if err := json.Unmarshal(r.params, &params, checked); err != nil {
-		return nil, invalidParams("params: %v", err)
+		return call, code, invalidParams("params: %v", err)
 	}
 	name, isString := text(params.Name)
 	switch {
 	case params.Name == nil:
-		return nil, invalidParams("params.name is missing: it says which tool to call")
+		return call, code, invalidParams("params.name is missing: it says which tool to call")
 	case !isString:
-		return nil, invalidParams("params.name must be a string")
+		return call, code, invalidParams("params.name must be a string")
 	case params.Arguments != nil && params.Arguments.Kind() != '{':
-		return nil, invalidParams("params.arguments must be an object; leave it out for none")
+		return call, code, invalidParams("params.arguments must be an object; leave it out for none")
 	}
 	if fail := r.checkName("name", name); fail != nil {
-		return nil, fail
+		return call, code, fail
 	}
 	run, headers := s.tool(r.principal, name)
 	if run == nil {
-		s.metrics.toolCalls.WithLabelValues(unknownLabel, string(command.Unknown)).Inc()
-		if err := s.record(ctx, r, "", s.clock(), &command.Error{Code: command.Unknown, Message: "no such tool"}); command.AsError(err).Code != command.Unknown {
-			return nil, internalFailure()
-		}
-		return nil, refusedParams("no tool %s; tools/list has the tools", quoted(name))
+		return call, command.Unknown, refusedParams("no tool %s; tools/list has the tools", quoted(name))
 	}
 	if fail := checkParamHeaders(r.header, headers, params.Arguments); fail != nil {
-		return nil, fail
+		return call, code, fail
 	}
-	return s.callTool(ctx, r, name, run, params.Arguments)
+	return toolCall{name, run, params.Arguments}, "", nil
 }
 
 // tool returns what runs the tool called name and the parameters mirrored into
@@ -89,14 +111,14 @@ func (s *Server) record(ctx context.Context, r *request, name string, start time
 
 // callTool runs a tool and encodes its answer. A command that fails is a result
 // too: the model that called it is to read why and try again.
-func (s *Server) callTool(ctx context.Context, r *request, name string, run runTool, args jsontext.Value) (result []byte, fail *failure) {
+func (s *Server) callTool(ctx context.Context, r *request, call toolCall) (result []byte, fail *failure) {
 	start, outcome := s.clock(), string(command.Internal) // unless the tool returns
 	s.metrics.inFlight.Inc()
 	defer func() {
 		s.metrics.inFlight.Dec()
-		s.finishCall(r, name, outcome, s.clock().Sub(start))
+		s.finishCall(r, call.name, outcome, s.clock().Sub(start))
 	}()
-	value, err := run(ctx, r, args)
+	value, err := call.run(ctx, r, call.args)
 	if err == nil {
 		if result, err = s.toolResult(value); err == nil {
 			outcome = "ok"
@@ -107,7 +129,7 @@ func (s *Server) callTool(ctx context.Context, r *request, name string, run runT
 		result, err = s.toolError(e)
 	}
 	if err != nil {
-		s.log.Error().Err(err).Str("tool", name).Msg("encode the result of a tool")
+		s.log.Error().Err(err).Str("tool", call.name).Msg("encode the result of a tool")
 		return nil, internalFailure()
 	}
 	return result, nil

@@ -178,8 +178,12 @@ func equalNumbers(got, want string) bool {
 	return errA == nil && errB == nil && a == b && -limit <= a && a <= limit
 }
 
-// quoted returns s as a JSON string, for messages.
+// quoted returns s, or the beginning of a long one, as a JSON string for messages.
 func quoted(s string) string {
+	const most = 100
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "…"
+	}
 	b, _ := jsontext.AppendQuote(nil, s)
 	return string(b)
 }

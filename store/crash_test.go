@@ -335,6 +335,7 @@ func TestPowerCutAfterMaintenance(t *testing.T) {
 			return file
 		},
 		"restore": func() string {
+			check(t, Create(restored)) // so that there is something to replace
 			_, err := Restore(restored, file, false)
 			check(t, err)
 			return filepath.Join(restored.Dir, FileName)

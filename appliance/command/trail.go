@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -40,6 +41,7 @@ func (d *Dispatcher) trail(call Call, start time.Time) *trail {
 func (t *trail) begin(ctx context.Context) (context.Context, error) {
 	begin, end := t.record, t.record
 	begin.Phase, end.Phase, end.Outcome = audit.Begin, audit.End, "ok"
+	end.Args = "" // they stand in the begin record
 	switch {
 	case t.command.Effect == EffectRead:
 		return ctx, nil
@@ -91,6 +93,7 @@ func (t *trail) close(ctx context.Context, e *Error) *Error {
 	case committed && t.command.Offline && e == nil:
 		return nil // it lies on disk together with the change
 	case t.began != 0:
+		t.record.Args = "" // they stand in the begin record
 		// The work is done: its record must not depend on the caller still waiting.
 		if err := t.Audit.End(context.WithoutCancel(ctx), t.began, t.record); err != nil {
 			failed := auditFailed(err)
@@ -159,8 +162,19 @@ func (t *trail) describe(raw json.RawMessage, args map[string]any) {
 		t.record.Digest = hex.EncodeToString(sum[:])
 	}
 	if t.command.Effect != EffectRead {
-		t.record.Args = string(raw)
+		t.record.Args = beginning(string(raw))
 	}
+}
+
+// maxArgs bounds what an audit record repeats of the arguments, in octets; the
+// digest stands for all of them.
+const maxArgs = 16 << 10
+
+func beginning(s string) string {
+	if len(s) <= maxArgs {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxArgs], "") + "…"
 }
 
 // mask returns args with sensitive values replaced, and whether there were any.
