@@ -216,8 +216,9 @@ func TestFailedStoreIsAnOutage(t *testing.T) {
 // A disk that does not answer hangs nobody: who waits is refused and not done,
 // and whose change is under way is told that it may be done.
 func TestStalledDiskAnswersInTime(t *testing.T) {
-	db := openTest(t, options(privateDir(t)))
+	dir := privateDir(t)
 	synctest.Test(t, func(t *testing.T) {
+		db := openTest(t, options(dir))
 		var stuck sync.Once
 		entered, leave := make(chan struct{}), make(chan struct{})
 		c := newCaller(t, db, func(ctx context.Context, name string) error {

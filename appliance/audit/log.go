@@ -21,9 +21,9 @@ const AnswerTime = 2 * time.Second
 
 // How much may wait for the disk.
 const (
-	queueSize  = 1024
-	noteSize   = 8192
-	batchSize  = 512 // records of Begin and End in one commit
+	queueSize = 1024
+	noteSize  = 8192
+	batchSize = 512 // records of Begin and End in one commit
 )
 
 // Options are what a Log is made of.

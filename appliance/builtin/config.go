@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"ze.internal/ze/appliance/access"
 	"ze.internal/ze/appliance/command"
 	"ze.internal/ze/appliance/config"
+	"ze.internal/ze/appliance/schema"
 )
 
 // revision describes one kept configuration.
@@ -154,7 +157,69 @@ func (d Deps) configCommit(r runs) {
 	}
 }
 
+// setting describes one node of the configuration model.
+type setting struct {
+	Path        string `json:"path"`
+	Type        string `json:"type"`
+	Allowed     string `json:"allowed,omitempty"`
+	List        bool   `json:"list"`
+	Mandatory   bool   `json:"mandatory"`
+	Default     string `json:"default,omitempty"`
+	Description string `json:"description"`
+}
+
+// settings appends what stands below nodes. within are the words that lead to
+// them, path the same with the keys of list entries.
+func settings(out []setting, nodes []*schema.Node, within, path []string, want []string) []setting {
+	for _, n := range nodes {
+		words, shown := append(slices.Clip(within), n.Name), append(slices.Clip(path), n.Name)
+		if !agree(words, want) {
+			continue
+		}
+		if n.Kind == schema.List {
+			shown = append(shown, "<"+n.Key+">")
+		}
+		if len(words) >= len(want) {
+			out = append(out, describeSetting(n, shown))
+		}
+		children := slices.DeleteFunc(slices.Clone(n.Children), func(c *schema.Node) bool { return c.Name == n.Key })
+		out = settings(out, children, words, shown, want)
+	}
+	return out
+}
+
+// agree reports whether one of a and b begins with the other.
+func agree(a, b []string) bool {
+	n := min(len(a), len(b))
+	return slices.Equal(a[:n], b[:n])
+}
+
+func describeSetting(n *schema.Node, path []string) setting {
+	s := setting{Path: strings.Join(path, " "), Type: "block", Mandatory: n.Mandatory, Default: strings.Join(n.Default, " "),
+		List: n.Kind == schema.List || n.Kind == schema.LeafList, Description: strings.Join(strings.Fields(n.Description), " ")}
+	if n.Type != nil {
+		s.Type, s.Allowed = n.Type.Name, n.Type.Allowed()
+	}
+	return s
+}
+
 func (d Deps) configShow(r runs) {
+	r["show-config-reference"] = func(_ context.Context, r *command.Request) (any, error) {
+		var in struct {
+			Below []string `json:"below"`
+		}
+		if err := r.Bind(&in); err != nil {
+			return nil, err
+		}
+		found := settings([]setting{}, d.Config.Model().Children, nil, nil, in.Below)
+		if len(found) == 0 {
+			return nil, &command.Error{Code: command.NotFound, Field: "below", Message: fmt.Sprintf("there is no setting %q", strings.Join(in.Below, " ")),
+				Actions: []string{"show config reference"}}
+		}
+		return struct {
+			Settings []setting `json:"setting"`
+		}{found}, nil
+	}
 	r["config-export"] = func(ctx context.Context, r *command.Request) (any, error) {
 		var in struct {
 			Secrets bool `json:"secrets"`

@@ -51,6 +51,9 @@ func NewManager(o Options) *Manager {
 	return m
 }
 
+// Model returns what can be configured; it must not be modified.
+func (m *Manager) Model() *schema.Node { return m.o.Model }
+
 // Resume returns the configuration to start from: the newest revision, once a
 // commit whose time to be confirmed is over has been taken back. Nothing is
 // applied: the caller is about to.
