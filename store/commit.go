@@ -77,7 +77,8 @@ func (q *queue) gather() []*step {
 // hands out anew each time. A caller that gives up before its change is in a
 // transaction gets ctx's error; after that it waits for the outcome. A call that
 // brings its audit records waits audit.AnswerTime at most: then ErrStalled says
-// whether its change may still be made.
+// whether its change may still be made. Only one that does nothing but this
+// change, and leads the transaction, waits for the outcome however long it takes.
 func (db *DB) update(ctx context.Context, fn func(tx *bolt.Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -95,12 +96,16 @@ func (db *DB) update(ctx context.Context, fn func(tx *bolt.Tx) error) error {
 		case <-c.done:
 			return c.err
 		case <-db.writer:
-			// Everybody in the queue waits for this, and none of them longer than
-			// they may.
-			go func() {
+			// Everybody in the queue waits for this: one of them leads.
+			lead := func() {
 				db.commit(db.queue.gather())
 				db.writer <- struct{}{}
-			}()
+			}
+			if c.audit != nil && !c.audit.Whole() {
+				go lead() // costs a switch, and the caller need not wait for a disk that hangs
+			} else {
+				lead()
+			}
 		case <-late:
 			next := "the change was not made; check the disk, and try again"
 			if !db.queue.remove(c) {

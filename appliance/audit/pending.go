@@ -30,6 +30,10 @@ const (
 // without the number of its Begin record belongs to the one before it.
 func NewPending(records ...Record) *Pending { return &Pending{records: records} }
 
+// Whole reports whether the records are all there will be of the call: it ends
+// with the change.
+func (p *Pending) Whole() bool { return len(p.records) > 0 && p.records[len(p.records)-1].Phase == End }
+
 // Take hands out the records for a transaction; false if another one has them or
 // had them. The taker must call Committed or Release.
 func (p *Pending) Take() ([]Record, bool) {

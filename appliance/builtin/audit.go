@@ -18,7 +18,7 @@ type auditEntry struct {
 	Seq          uint64    `json:"seq"`
 	Time         time.Time `json:"time"`
 	Phase        string    `json:"phase"`
-	Begin        uint64    `json:"begin,omitempty"`
+	Begin        uint64    `json:"begin,omitzero"`
 	Principal    string    `json:"principal"`
 	Accessor     string    `json:"accessor,omitempty"`
 	Surface      string    `json:"surface"`
@@ -27,8 +27,8 @@ type auditEntry struct {
 	Args         string    `json:"args,omitempty"`
 	Digest       string    `json:"args-digest,omitempty"`
 	Outcome      string    `json:"outcome,omitempty"`
-	Milliseconds float64   `json:"milliseconds,omitempty"`
-	Times        uint64    `json:"times,omitempty"`
+	Milliseconds float64   `json:"milliseconds,omitzero"`
+	Times        uint64    `json:"times,omitzero"`
 }
 
 func auditView(r audit.Record) auditEntry {
@@ -68,7 +68,7 @@ func (d Deps) audit(r runs) {
 		}
 		out := struct {
 			Records []auditEntry `json:"record"`
-			Next    uint64       `json:"next,omitempty"`
+			Next    uint64       `json:"next,omitzero"`
 		}{make([]auditEntry, len(page.Records)), page.Next}
 		for i, r := range page.Records {
 			out.Records[i] = auditView(r)

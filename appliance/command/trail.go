@@ -41,7 +41,6 @@ func (d *Dispatcher) trail(call Call, start time.Time) *trail {
 func (t *trail) begin(ctx context.Context) (context.Context, error) {
 	begin, end := t.record, t.record
 	begin.Phase, end.Phase, end.Outcome = audit.Begin, audit.End, "ok"
-	end.Args = "" // they stand in the begin record
 	switch {
 	case t.command.Effect == EffectRead:
 		return ctx, nil
@@ -93,7 +92,6 @@ func (t *trail) close(ctx context.Context, e *Error) *Error {
 	case committed && t.command.Offline && e == nil:
 		return nil // it lies on disk together with the change
 	case t.began != 0:
-		t.record.Args = "" // they stand in the begin record
 		// The work is done: its record must not depend on the caller still waiting.
 		if err := t.Audit.End(context.WithoutCancel(ctx), t.began, t.record); err != nil {
 			failed := auditFailed(err)
@@ -167,8 +165,9 @@ func (t *trail) describe(raw json.RawMessage, args map[string]any) {
 }
 
 // maxArgs bounds what an audit record repeats of the arguments, in octets; the
-// digest stands for all of them.
-const maxArgs = 16 << 10
+// digest stands for all of them. Begin and end both have them: who asks how a
+// call ended wants to see what it was.
+const maxArgs = 8 << 10
 
 func beginning(s string) string {
 	if len(s) <= maxArgs {
