@@ -12,8 +12,8 @@ const (
 	addressForm = "a unicast address of one system, for example 192.0.2.1 or 2001:db8::1"
 )
 
-// familyOf returns the unicast family addresses like a belong to.
-func familyOf(a netip.Addr) Family {
+// FamilyOf returns the unicast family addresses like a belong to.
+func FamilyOf(a netip.Addr) Family {
 	if a.Is4() {
 		return IPv4Unicast
 	}

@@ -40,7 +40,7 @@ func (c *Config) SetDefaults() {
 			p.Timer.ConnectRetry = defaultConnectRetry
 		}
 		if len(p.Families) == 0 && p.Remote.IP.IsValid() {
-			p.Families = []FamilyConfig{{Name: familyOf(p.Remote.IP)}}
+			p.Families = []FamilyConfig{{Name: FamilyOf(p.Remote.IP)}}
 		}
 	}
 }

@@ -185,7 +185,7 @@ func (q *RIBQuery) complete(cfg *Config) error {
 	if q.Family == "" {
 		switch {
 		case q.Prefix.IsValid():
-			q.Family = familyOf(q.Prefix.Addr())
+			q.Family = FamilyOf(q.Prefix.Addr())
 		case peer != nil:
 			q.Family = peer.Families[0].Name
 		default:
@@ -208,7 +208,7 @@ func (q *RIBQuery) complete(cfg *Config) error {
 		if _, err := parsePrefix(p.field, p.prefix.String()); err != nil {
 			return err
 		}
-		if familyOf(p.prefix.Addr()) != q.Family {
+		if FamilyOf(p.prefix.Addr()) != q.Family {
 			return &FieldError{Field: p.field, Problem: fmt.Sprintf("%q is not of family %s", p.prefix, q.Family), Allowed: "a prefix of that family", Err: ErrInvalid}
 		}
 	}

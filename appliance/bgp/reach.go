@@ -10,7 +10,7 @@ import (
 // or "". A peer that gets such a route logs it and treats it as withdrawn while
 // our side shows it as sent, so it is never sent.
 func (p *PeerConfig) refuses(f Family, a *Attributes) string {
-	if a.NextHopSelf && familyOf(p.Remote.IP) != f {
+	if a.NextHopSelf && FamilyOf(p.Remote.IP) != f {
 		return fmt.Sprintf("self is no %s next hop on the session with peer %s, which runs over %s", f, p.Name, p.Remote.IP)
 	}
 	if a.NextHop == p.Remote.IP {
@@ -73,7 +73,7 @@ func (r reach) equal(o reach) bool { return r.none == o.none && slices.Equal(r.p
 func (c *Config) paths(a *Announcement, prefixes []netip.Prefix) (paths []Path, none []netip.Prefix) {
 	byFamily := map[Family][]netip.Prefix{}
 	for _, p := range prefixes {
-		f := familyOf(p.Addr())
+		f := FamilyOf(p.Addr())
 		byFamily[f] = append(byFamily[f], p)
 	}
 	for _, f := range [...]Family{IPv4Unicast, IPv6Unicast} {

@@ -210,7 +210,7 @@ func nextHopForm(f Family) string {
 func familiesOf(prefixes []netip.Prefix) []Family {
 	var families []Family
 	for _, f := range [...]Family{IPv4Unicast, IPv6Unicast} {
-		if slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return familyOf(p.Addr()) == f }) {
+		if slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return FamilyOf(p.Addr()) == f }) {
 			families = append(families, f)
 		}
 	}

@@ -259,7 +259,7 @@ func (s *Service) moved(from, to *Config) []netip.Prefix {
 				continue
 			}
 			for _, p := range a.Prefixes {
-				if familyOf(p.Addr()) == f {
+				if FamilyOf(p.Addr()) == f {
 					prefixes = append(prefixes, p)
 				}
 			}

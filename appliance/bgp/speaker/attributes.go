@@ -94,7 +94,7 @@ func nextHop(a *bgp.Attributes, p netip.Prefix, nlri packet.NLRI) (packet.PathAt
 	if a.NextHopSelf {
 		hop = netip.IPv6Unspecified()
 	}
-	return packet.NewPathAttributeMpReachNLRI(packetFamily(familyOf(p)), []packet.PathNLRI{{NLRI: nlri}}, hop)
+	return packet.NewPathAttributeMpReachNLRI(packetFamily(bgp.FamilyOf(p.Addr())), []packet.PathNLRI{{NLRI: nlri}}, hop)
 }
 
 // decode is the inverse of encode and nextHop for any route. An AS_SET loses its

@@ -1,10 +1,13 @@
 package speaker
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"ze.internal/ze/appliance/bgp"
 	"ze.internal/ze/appliance/bgp/birdtest"
@@ -117,4 +120,67 @@ func TestHighPrefixLimit(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// A session that is lost while updates wait to be sent comes back, each time,
+// and with all of them.
+func TestSessionLostDuringAnnounce(t *testing.T) {
+	a := newRouter(t, "a", "127.0.0.1", 65001)
+	b := startBird(t, a, nil, "")
+	cfg := a.config(b.router)
+	cfg.Peers[0].Families = []bgp.FamilyConfig{{Name: bgp.IPv4Unicast}}
+	cfg.Peers[0].Timer.Hold = 90 // a session that is up and silent does not end in time to pass
+	a.run(cfg)
+	prefixes := birdtest.Hosts("10.40.0.0", 20_000)
+	for round := range uint32(5) {
+		a.awaitUp(b.router)
+		before := a.peer("bird")
+		announced := make(chan error, 1)
+		go func() {
+			var paths []bgp.Path // each of some prefixes, so that many updates wait
+			for some := range slices.Chunk(prefixes, 5) {
+				path := self()
+				path.Prefixes, path.Attributes.MED = some, new(round*uint32(len(prefixes))+uint32(len(paths)))
+				paths = append(paths, path)
+			}
+			announced <- a.call(t.Context(), methodAnnounce, paths, nil)
+		}()
+		eventually(t, func() error { // the first updates are there, the others on their way
+			med := fmt.Sprintf("bgp_med >= %d", round*uint32(len(prefixes)))
+			if b.has(med, 0) {
+				return errors.New("bird has none of the routes")
+			}
+			return nil
+		})
+		b.Control("restart", "peer")
+		began := time.Now()
+		eventually(t, func() error {
+			if s := a.peer("bird"); s.Flaps == before.Flaps {
+				return fmt.Errorf("status = %+v, want a lost session", s)
+			}
+			return nil
+		})
+		if err := <-announced; err != nil {
+			t.Fatal(err)
+		}
+		a.awaitUp(b.router)
+		up := time.Since(began)
+		eventually(t, func() error {
+			if !b.has("true", len(prefixes)) {
+				return fmt.Errorf("round %d: bird's session is up without all routes", round)
+			}
+			return nil
+		})
+		s := a.peer("bird")
+		if s.Flaps != before.Flaps+1 || s.LastDown == "" || s.UpdatesOut <= before.UpdatesOut {
+			t.Errorf("round %d: status = %+v after %+v, want one flap more and the counts kept", round, s, before)
+		}
+		t.Logf("round %d: up after %s, all routes after %s", round, up.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
+	}
+}
+
+// has reports whether n routes of the session meet a condition.
+func (b *bird) has(condition string, n int) bool {
+	got := b.Control("show", "route", "protocol", "peer", "where", condition, "count")
+	return strings.Contains(got, fmt.Sprintf("\n%d of ", n))
 }

@@ -2,6 +2,7 @@ package speaker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"sync"
@@ -29,8 +30,12 @@ type Options struct {
 	Backoff process.Backoff
 	Grace   time.Duration // see process.Options
 
-	PingInterval time.Duration // default 5 s
-	PingTimeout  time.Duration // a child silent for so long is killed; default 15 s
+	// Two things are asked of the child all the time, and it is killed when there
+	// is no answer: whether its process runs, and whether its BGP engine does,
+	// which may take long over a large table.
+	PingInterval  time.Duration // default 2 s
+	PingTimeout   time.Duration // for the process to answer, twice in a row; default 4 s
+	EngineTimeout time.Duration // for the engine to answer; default 20 s
 }
 
 // Client runs the BGP engine in a supervised child process. It implements
@@ -68,10 +73,13 @@ var _ bgp.Speaker = (*Client)(nil)
 // New returns a Client whose child is not yet started.
 func New(o Options) *Client {
 	if o.PingInterval <= 0 {
-		o.PingInterval = 5 * time.Second
+		o.PingInterval = 2 * time.Second
 	}
 	if o.PingTimeout <= 0 {
-		o.PingTimeout = 15 * time.Second
+		o.PingTimeout = 4 * time.Second
+	}
+	if o.EngineTimeout <= 0 {
+		o.EngineTimeout = 20 * time.Second
 	}
 	c := &Client{o: o, phase: Down, changed: make(chan struct{})}
 	c.sup = process.New(process.Options{
@@ -188,7 +196,9 @@ func (c *Client) onStart(ctx context.Context, conn *process.Conn) error {
 		}
 	})
 	c.watch.Go(func() { x.write(ctx) })
-	c.watch.Go(func() { c.ping(ctx, x, conn) })
+	// Twice: the first may have run out while this process itself was suspended.
+	c.watch.Go(func() { c.ping(ctx, x, conn, methodAlive, c.o.PingTimeout, 2) })
+	c.watch.Go(func() { c.ping(ctx, x, conn, methodPing, c.o.EngineTimeout, 1) })
 
 	defer close(started)
 	cfg, paths, err := c.o.Desired(ctx)
@@ -201,22 +211,27 @@ func (c *Client) onStart(ctx context.Context, conn *process.Conn) error {
 	return err
 }
 
-// ping kills a child that no longer answers.
-func (c *Client) ping(ctx context.Context, x *exchange, conn *process.Conn) {
+// ping kills a child that leaves m unanswered so many times in a row.
+func (c *Client) ping(ctx context.Context, x *exchange, conn *process.Conn, m method, timeout time.Duration, times int) {
 	tick := time.NewTicker(c.o.PingInterval)
 	defer tick.Stop()
-	for {
+	for silent := 0; silent < times; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		limit, cancel := context.WithTimeout(ctx, c.o.PingTimeout)
-		err := x.call(limit, methodPing, nil, nil)
+		limit, cancel := context.WithTimeout(ctx, timeout)
+		err := x.call(limit, m, nil, nil)
 		cancel()
-		if err != nil && ctx.Err() == nil {
-			conn.Kill(fmt.Errorf("no answer to a ping within %s: %w", c.o.PingTimeout, err))
-			return
+		switch {
+		case ctx.Err() != nil || x.over():
+			return // it has ended, for a reason of its own
+		case errors.Is(err, context.DeadlineExceeded):
+			silent++
+		default:
+			silent = 0 // an error is an answer as well
 		}
 	}
+	conn.Kill(fmt.Errorf("no answer to %s within %s", m, time.Duration(times)*timeout))
 }

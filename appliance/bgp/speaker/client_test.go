@@ -90,7 +90,8 @@ func TestClientSurvivesItsChild(t *testing.T) {
 	a := &router{name: "a", addr: local, as: 64512} // what b sees of the client
 	b.run(b.config(a))
 	d := &desired{cfg: configure(local, 64512, b), paths: []bgp.Path{self("10.1.0.0/24")}}
-	c := startClient(t, d, nil)
+	// With a ping always on its way, the child's own end must stay the reason.
+	c := startClient(t, d, func(o *Options) { o.PingInterval = time.Millisecond })
 	awaitPhase(t, c, Ready)
 	if err := c.Announce(t.Context(), []bgp.Path{self("10.2.0.0/24")}); err != nil {
 		t.Fatal(err)
@@ -127,8 +128,8 @@ func TestClientSurvivesItsChild(t *testing.T) {
 	})
 	t.Logf("announcements were back after %s", time.Since(began).Round(time.Millisecond))
 	s := c.Status().Process
-	if s.Restarts != 1 || s.PID == first || s.LastExit == "" {
-		t.Errorf("status = %+v, want one restart", s)
+	if s.Restarts != 1 || s.PID == first || s.LastExit != "speaker ended: signal: killed" {
+		t.Errorf("status = %+v, want one restart after a kill", s)
 	}
 
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -199,7 +200,7 @@ func TestListenPortTaken(t *testing.T) {
 func TestHungChildIsReplaced(t *testing.T) {
 	d := &desired{cfg: configure(freePort(t, "127.0.0.1"), 64512)}
 	c := startClient(t, d, func(o *Options) {
-		o.PingInterval, o.PingTimeout = 50*time.Millisecond, 2*time.Second
+		o.PingInterval, o.PingTimeout = 50*time.Millisecond, time.Second
 	})
 	awaitPhase(t, c, Ready)
 	first := c.Status().Process.PID

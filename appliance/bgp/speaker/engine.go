@@ -24,7 +24,8 @@ import (
 const sliceSize = 1000
 
 // engine is one BGP server and what was asked of it. start, apply, announce,
-// withdraw, teardown and stop are called one at a time; the others at any time.
+// withdraw, teardown, renewLost and stop are called one at a time; the others at
+// any time.
 type engine struct {
 	log      zerolog.Logger
 	sessions *sessions
@@ -222,11 +223,12 @@ func (e *engine) put(ctx context.Context, batch []*apiutil.Path, owners []*annou
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	e.renewIfLost(ctx)
 	var change setChange
 	e.mu.Lock()
 	for i, path := range batch {
 		p := prefixOf(path.Nlri)
-		f := familyOf(p)
+		f := bgp.FamilyOf(p.Addr())
 		old := e.routes.byPrefix[p]
 		change.move(p, membership(old, f, e.cfg.Peers), membership(owners[i], f, e.cfg.Peers))
 		for j := range e.cfg.Peers {
@@ -257,6 +259,7 @@ func (e *engine) withdraw(ctx context.Context, prefixes []netip.Prefix) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		e.renewIfLost(ctx)
 		var batch []*apiutil.Path
 		var change setChange
 		for _, p := range some {
@@ -270,7 +273,7 @@ func (e *engine) withdraw(ctx context.Context, prefixes []netip.Prefix) error {
 			}
 			path.Withdrawal = true // otherwise the library asks for a next hop
 			batch = append(batch, path)
-			change.move(p, membership(a, familyOf(p), e.cfg.Peers), nil)
+			change.move(p, membership(a, bgp.FamilyOf(p.Addr()), e.cfg.Peers), nil)
 			e.mu.Lock()
 			e.routes.drop(p)
 			e.mu.Unlock()
@@ -301,8 +304,8 @@ func (e *engine) teardown(ctx context.Context, name, reason string) error {
 		if err != nil {
 			return err
 		}
-		if adminState(known[p.Remote.IP], s) == adminPrefixLimit {
-			return e.enable(ctx, p)
+		if adminState(known[p.Remote.IP].Peer, s) == adminPrefixLimit {
+			return e.renew(ctx, p, true)
 		}
 		return fmt.Errorf("%w: peer %s has no session to tear down; it is %s", bgp.ErrState, name, s.state)
 	}
@@ -311,16 +314,6 @@ func (e *engine) teardown(ctx context.Context, name, reason string) error {
 	if err != nil {
 		return fmt.Errorf("tear down peer %s: %w", name, err)
 	}
-	e.forgetPeers()
-	return nil
-}
-
-// enable lets a peer that its prefix limit has stopped try again.
-func (e *engine) enable(ctx context.Context, p *bgp.PeerConfig) error {
-	if err := e.server.EnablePeer(ctx, &api.EnablePeerRequest{Address: p.Remote.IP.String()}); err != nil {
-		return fmt.Errorf("start peer %s again: %w", p.Name, err)
-	}
-	e.sessions.withinLimit(p.Remote.IP)
 	e.forgetPeers()
 	return nil
 }
@@ -357,7 +350,7 @@ func libraryPath(p netip.Prefix, a *announcement, encoded []packet.PathAttribute
 		return nil, err
 	}
 	return &apiutil.Path{
-		Family: packetFamily(familyOf(p)), Nlri: nlri, Age: time.Now().Unix(),
+		Family: packetFamily(bgp.FamilyOf(p.Addr())), Nlri: nlri, Age: time.Now().Unix(),
 		Attrs: append(slices.Clip(encoded), hop),
 	}, nil
 }

@@ -85,6 +85,16 @@ func (x *exchange) call(ctx context.Context, m method, params, result any) error
 	}
 }
 
+// over reports whether the child has ended.
+func (x *exchange) over() bool {
+	select {
+	case <-x.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // write sends lines until ctx or the child ends.
 func (x *exchange) write(ctx context.Context) {
 	for {
@@ -111,7 +121,7 @@ func (x *exchange) read(out io.Reader) error {
 	}()
 	for d := json.NewDecoder(out); ; {
 		var a response
-		if err := d.Decode(&a); errors.Is(err, io.EOF) {
+		if err := d.Decode(&a); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return nil
 		} else if err != nil {
 			return fmt.Errorf("read an answer: %w", err)

@@ -13,10 +13,6 @@ import (
 )
 
 const (
-	defaultPort         = 179
-	defaultHold         = 90
-	defaultConnectRetry = 5
-
 	// The library counts all received routes at each update to hold a limit, so
 	// limits above this are held by enforceLimits instead.
 	maxLibraryLimit = 10_000
@@ -27,7 +23,7 @@ func global(cfg *bgp.Config) *api.Global {
 	g := &api.Global{Asn: cfg.Local.AS, RouterId: cfg.RouterID.String(), ListenPort: -1}
 	if cfg.Listen.IP.IsValid() {
 		g.ListenAddresses = []string{cfg.Listen.IP.String()}
-		g.ListenPort = int32(orDefault(cfg.Listen.Port, defaultPort))
+		g.ListenPort = int32(cfg.Listen.Port)
 	}
 	return g
 }
@@ -39,15 +35,13 @@ func peer(cfg *bgp.Config, p *bgp.PeerConfig) *api.Peer {
 	out := &api.Peer{
 		Conf: &api.PeerConf{
 			NeighborAddress: p.Remote.IP.String(), PeerAsn: p.Remote.AS,
-			LocalAsn: orDefault(p.Local.AS, cfg.Local.AS), AuthPassword: p.Password,
+			LocalAsn: cfg.Local.AS, AuthPassword: p.Password,
 		},
 		Transport: &api.Transport{
-			RemotePort: uint32(orDefault(p.Remote.Port, defaultPort)), PassiveMode: p.Passive,
+			RemotePort: uint32(p.Remote.Port), PassiveMode: p.Passive,
 		},
 		Timers: &api.Timers{Config: &api.TimersConfig{
-			HoldTime:               uint64(orDefault(p.Timer.Hold, defaultHold)),
-			ConnectRetry:           uint64(orDefault(p.Timer.ConnectRetry, defaultConnectRetry)),
-			IdleHoldTimeAfterReset: 1, // the default is 30 s
+			HoldTime: uint64(p.Timer.Hold), ConnectRetry: uint64(p.Timer.ConnectRetry),
 		}},
 	}
 	if p.Local.IP.IsValid() {
@@ -75,20 +69,17 @@ func apiFamily(f bgp.Family) *api.Family {
 	return &api.Family{Afi: afi, Safi: api.Family_SAFI_UNICAST}
 }
 
-func orDefault[T comparable](v, def T) T {
-	var zero T
-	if v == zero {
-		return def
-	}
-	return v
-}
-
 // peerList is the library's last list of peers. Making one counts all received
 // routes under the library's lock, so it is kept for ten times as long as it
 // took: callers in a loop cost a tenth of the engine's time at most.
 type peerList struct {
-	byAddress map[netip.Addr]*api.Peer
+	byAddress map[netip.Addr]listed
 	until     time.Time
+}
+
+type listed struct {
+	*api.Peer
+	updatesIn, updatesOut uint64 // its own and those of the peers it replaced
 }
 
 // forgetPeers makes the next peerStatus ask the library.
@@ -98,17 +89,18 @@ func (e *engine) forgetPeers() {
 	e.listMu.Unlock()
 }
 
-func (e *engine) listPeers(ctx context.Context, s *gobgp.BgpServer) (map[netip.Addr]*api.Peer, error) {
+func (e *engine) listPeers(ctx context.Context, s *gobgp.BgpServer) (map[netip.Addr]listed, error) {
 	e.listMu.Lock()
 	defer e.listMu.Unlock()
 	began := time.Now()
 	if began.Before(e.list.until) {
 		return e.list.byAddress, nil
 	}
-	list := map[netip.Addr]*api.Peer{}
+	list := map[netip.Addr]listed{}
 	err := s.ListPeer(ctx, &api.ListPeerRequest{}, func(p *api.Peer) {
 		if address, err := netip.ParseAddr(p.GetConf().GetNeighborAddress()); err == nil {
-			list[address] = p
+			before, m := e.sessions.get(address), p.GetState().GetMessages()
+			list[address] = listed{p, before.updatesIn + m.GetReceived().GetUpdate(), before.updatesOut + m.GetSent().GetUpdate()}
 		}
 	})
 	if err != nil {
@@ -145,10 +137,9 @@ func (e *engine) peerStatus(ctx context.Context) ([]bgp.PeerStatus, error) {
 		p, s := known[c.Remote.IP], e.sessions.get(c.Remote.IP)
 		out[i] = bgp.PeerStatus{
 			Name: c.Name, Address: c.Remote.IP, AS: c.Remote.AS,
-			State: s.state, Admin: adminState(p, s),
+			State: s.state, Admin: adminState(p.Peer, s),
 			Flaps: s.flaps, LastDown: s.lastDown, LastError: s.lastError,
-			UpdatesIn:  p.GetState().GetMessages().GetReceived().GetUpdate(),
-			UpdatesOut: p.GetState().GetMessages().GetSent().GetUpdate(),
+			UpdatesIn: p.updatesIn, UpdatesOut: p.updatesOut,
 		}
 		if out[i].Admin == adminPrefixLimit && !s.overLimit {
 			out[i].LastDown = "prefix limit: the peer sent more routes than it may" // the library says read-failed
@@ -160,7 +151,7 @@ func (e *engine) peerStatus(ctx context.Context) ([]bgp.PeerStatus, error) {
 			out[i].HoldTime = time.Duration(p.GetTimers().GetState().GetNegotiatedHoldTime()) * time.Second
 		}
 		for _, f := range c.Families {
-			fs := bgp.FamilyStatus{Family: f.Name, Received: received(p, f.Name)}
+			fs := bgp.FamilyStatus{Family: f.Name, Received: received(p.Peer, f.Name)}
 			if up {
 				fs.Sent = e.deliverable(f.Name, c)
 			}
@@ -193,9 +184,12 @@ func received(p *api.Peer, f bgp.Family) uint64 {
 	return 0
 }
 
-// adminPrefixLimit is the state of a peer that has sent too many routes. It
-// stays down until it is started again by teardown or by a new configuration.
-const adminPrefixLimit = "prefix-limit"
+const (
+	adminEnabled = "enabled"
+	// adminPrefixLimit is the state of a peer that has sent too many routes. It
+	// stays down until it is started again by teardown or by a new configuration.
+	adminPrefixLimit = "prefix-limit"
+)
 
 func adminState(p *api.Peer, s session) string {
 	switch state := p.GetState().GetAdminState(); {
@@ -204,7 +198,7 @@ func adminState(p *api.Peer, s session) string {
 	case state == api.PeerState_ADMIN_STATE_DOWN:
 		return "disabled"
 	default:
-		return "enabled"
+		return adminEnabled
 	}
 }
 

@@ -50,7 +50,7 @@ func membership(a *announcement, f bgp.Family, peers []bgp.PeerConfig) []string 
 func exportPolicies(peers []bgp.PeerConfig, r *routes) *api.SetPoliciesRequest {
 	members := map[string][]netip.Prefix{}
 	for p, a := range r.byPrefix {
-		for _, set := range membership(a, familyOf(p), peers) {
+		for _, set := range membership(a, bgp.FamilyOf(p.Addr()), peers) {
 			members[set] = append(members[set], p)
 		}
 	}

@@ -31,7 +31,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 
 	"ze.internal/ze/appliance/bgp"
 )
@@ -63,6 +62,7 @@ const (
 	methodPeers    method = "peers"    // → []bgp.PeerStatus
 	methodRIB      method = "rib"      // bgp.RIBQuery → ribResult
 	methodPing     method = "ping"     // answered when the BGP engine answers
+	methodAlive    method = "alive"    // answered at once
 )
 
 type startParams struct {
@@ -134,13 +134,6 @@ func (e *remoteError) Unwrap() error { return e.kind }
 func unknownPeer(name string) error {
 	return &bgp.FieldError{
 		Field: "peer", Problem: fmt.Sprintf("no peer is named %q", name),
-		Allowed: "a configured peer's name; show bgp peers lists them", Err: bgp.ErrNotFound,
+		Allowed: "a configured peer's name; show bgp peer lists them", Err: bgp.ErrNotFound,
 	}
-}
-
-func familyOf(p netip.Prefix) bgp.Family {
-	if p.Addr().Is4() {
-		return bgp.IPv4Unicast
-	}
-	return bgp.IPv6Unicast
 }

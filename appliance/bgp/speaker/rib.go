@@ -44,6 +44,9 @@ func (e *engine) rib(q bgp.RIBQuery) ([]bgp.Route, bool, error) {
 		routes, more, err := page(server, q, apiutil.ListPathRequest{
 			TableType: api.TableType_TABLE_TYPE_ADJ_IN, Name: peer.Remote.IP.String(),
 		}, names)
+		if err != nil && e.sessions.get(peer.Remote.IP).state != established {
+			return nil, false, nil // renewLost has it just now
+		}
 		if err != nil {
 			return nil, false, err
 		}
@@ -107,7 +110,7 @@ func (e *engine) sent(s *gobgp.BgpServer, q bgp.RIBQuery, peer *bgp.PeerConfig) 
 		return nil, false, nil
 	}
 	e.mu.RLock()
-	localAS := orDefault(peer.Local.AS, e.cfg.Local.AS)
+	localAS := e.cfg.Local.AS
 	e.mu.RUnlock()
 	now := time.Now()
 	var routes []bgp.Route

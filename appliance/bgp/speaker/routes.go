@@ -36,12 +36,12 @@ func newRoutes() *routes {
 func (r *routes) set(p netip.Prefix, a *announcement) {
 	r.drop(p)
 	r.byPrefix[p] = a
-	a.prefixes[slot(familyOf(p))]++
+	a.prefixes[slot(bgp.FamilyOf(p.Addr()))]++
 	r.live[a] = struct{}{}
 }
 
 func (r *routes) drop(p netip.Prefix) {
-	f := slot(familyOf(p))
+	f := slot(bgp.FamilyOf(p.Addr()))
 	r.sorted[f] = nil
 	if old := r.byPrefix[p]; old != nil {
 		delete(r.byPrefix, p)
@@ -58,7 +58,7 @@ func (r *routes) inOrder(f bgp.Family) []netip.Prefix {
 	if r.sorted[i] == nil {
 		list := []netip.Prefix{}
 		for p := range r.byPrefix {
-			if familyOf(p) == f {
+			if bgp.FamilyOf(p.Addr()) == f {
 				list = append(list, p)
 			}
 		}

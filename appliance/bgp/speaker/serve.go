@@ -24,8 +24,16 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, log zerolog.Logger)
 	changes := make(chan request)
 	var changer sync.WaitGroup
 	changer.Go(func() {
-		for r := range changes {
-			s.answer(ctx, r)
+		for {
+			select {
+			case r, more := <-changes:
+				if !more {
+					return
+				}
+				s.answer(ctx, r)
+			case <-s.engine.sessions.lost:
+				s.engine.renewLost(ctx)
+			}
 		}
 	})
 
@@ -65,7 +73,7 @@ func (s *server) read(ctx context.Context, in io.Reader, changes chan<- request)
 			return fmt.Errorf("read a request: %w", err)
 		}
 		switch r.Method {
-		case methodPeers, methodRIB, methodPing:
+		case methodPeers, methodRIB, methodPing, methodAlive:
 			s.reads.Go(func() { s.answer(ctx, r) })
 		default:
 			queue <- r
@@ -167,6 +175,8 @@ func (s *server) do(ctx context.Context, r request) (any, error) {
 		return ribResult{routes, more}, err
 	case methodPing:
 		return nil, s.engine.ping(ctx)
+	case methodAlive:
+		return nil, nil
 	default:
 		return nil, fmt.Errorf("unknown method %q", r.Method)
 	}

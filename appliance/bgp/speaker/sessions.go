@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/osrg/gobgp/v4/api"
 	"github.com/osrg/gobgp/v4/pkg/apiutil"
 	packet "github.com/osrg/gobgp/v4/pkg/packet/bgp"
 
@@ -38,16 +39,24 @@ type session struct {
 	lastDown  string
 	lastError string
 	overLimit bool
+	lost      bool // ended, and the library's peer not renewed since
+
+	// UPDATE messages of the library's earlier peers, which counted for themselves.
+	updatesIn, updatesOut uint64
 }
 
 // sessions follows the events of all peers. Its methods only copy: the library
 // queues events without bound while they run.
 type sessions struct {
+	lost chan struct{} // holds a value when takeLost may return a peer
+
 	mu     sync.Mutex
 	byPeer map[netip.Addr]*session
 }
 
-func newSessions() *sessions { return &sessions{byPeer: map[netip.Addr]*session{}} }
+func newSessions() *sessions {
+	return &sessions{lost: make(chan struct{}, 1), byPeer: map[netip.Addr]*session{}}
+}
 
 // keep forgets all sessions but those of the given peers.
 func (s *sessions) keep(peers []bgp.PeerConfig) {
@@ -93,8 +102,16 @@ func (s *sessions) update(ev *apiutil.WatchEventMessage_PeerEvent, at time.Time)
 		p.routerID = ev.Peer.State.RouterID
 	case p.state == established:
 		p.flaps++
+		if ev.Peer.State.DisconnectReason == api.PeerState_DISCONNECT_REASON_UNSPECIFIED {
+			break // renewing the peer ended it, for the reason of the loss before
+		}
 		if !p.overLimit {
 			p.lastDown = downReason(ev)
+		}
+		p.lost = true
+		select {
+		case s.lost <- struct{}{}:
+		default:
 		}
 	}
 	p.state = state
@@ -127,10 +144,25 @@ func (s *sessions) exceeded(peer netip.Addr, reason string) {
 	}
 }
 
-func (s *sessions) withinLimit(peer netip.Addr) {
+// takeLost reports whether a session was lost since it was last asked.
+func (s *sessions) takeLost(peer netip.Addr) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.byPeer[peer]
+	if p == nil || !p.lost {
+		return false
+	}
+	p.lost = false
+	return true
+}
+
+// renewed keeps what the library's old peer has counted.
+func (s *sessions) renewed(peer netip.Addr, m *api.Messages) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p := s.byPeer[peer]; p != nil {
 		p.overLimit = false
+		p.updatesIn += m.GetReceived().GetUpdate()
+		p.updatesOut += m.GetSent().GetUpdate()
 	}
 }

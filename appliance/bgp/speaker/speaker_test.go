@@ -228,6 +228,30 @@ func TestTeardownComesBack(t *testing.T) {
 	}
 }
 
+// A peer may be removed or changed before its lost session is attended to.
+func TestSessionLostDuringApply(t *testing.T) {
+	a, b := newRouter(t, "a", "127.0.0.1", 64512), newRouter(t, "b", "127.0.0.2", 64513)
+	cfg := a.config(b)
+	a.run(cfg, self("10.1.0.0/24"))
+	b.run(b.config(a))
+	for hold := range uint16(2) {
+		a.awaitUp(b)
+		a.do(methodTeardown, teardownParams{Peer: "b"}, nil)
+		gone := cfg
+		gone.Peers = nil
+		a.do(methodApply, gone, nil)
+		changed := a.config(b)
+		changed.Peers[0].Timer.Hold = 9 + hold
+		a.do(methodApply, changed, nil)
+		b.awaitReceived(a, bgp.IPv4Unicast, "10.1.0.0/24")
+		changed.Peers[0].Timer.Hold++
+		a.do(methodTeardown, teardownParams{Peer: "b"}, nil)
+		a.do(methodApply, changed, nil)
+		a.awaitUp(b)
+		b.awaitReceived(a, bgp.IPv4Unicast, "10.1.0.0/24")
+	}
+}
+
 func TestUnknownPeer(t *testing.T) {
 	a := newRouter(t, "a", "127.0.0.1", 64512)
 	if err := a.call(t.Context(), methodPeers, nil, nil); !errors.Is(err, bgp.ErrUnavailable) {
