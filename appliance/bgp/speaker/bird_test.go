@@ -167,7 +167,7 @@ func TestSessionLostDuringAnnounce(t *testing.T) {
 		up := time.Since(began)
 		eventually(t, func() error {
 			if !b.has("true", len(prefixes)) {
-				return fmt.Errorf("round %d: bird's session is up without all routes", round)
+				return fmt.Errorf("round %d: bird's session is up without all routes: %s%+v", round, b.Control("show", "route", "protocol", "peer", "count"), a.peer("bird"))
 			}
 			return nil
 		})

@@ -38,6 +38,8 @@ type engine struct {
 	cfg    bgp.Config
 	routes *routes
 
+	recent recent // of the one caller of changes
+
 	end   context.CancelFunc // ends what watches the server
 	watch sync.WaitGroup
 
@@ -76,6 +78,7 @@ func (e *engine) launch(ctx context.Context, cfg bgp.Config, paths []bgp.Path) e
 		func() error { return s.SetPolicies(ctx, exportPolicies(nil, e.routes)) },
 		func() error { return s.SetPolicyAssignment(ctx, assignment()) },
 		func() error { return e.announce(ctx, paths) },
+		func() error { e.recent = recent{}; return nil }, // no peer can have missed these
 		func() error { return e.setPeers(ctx, cfg.Peers) },
 	} {
 		if err := step(); err != nil {
@@ -178,6 +181,8 @@ func (e *engine) announce(ctx context.Context, paths []bgp.Path) error {
 			return fmt.Errorf("announce: %w", err)
 		}
 	}
+	e.recent.mark(time.Now())
+	defer func() { e.recent.mark(time.Now()) }()
 	var batch []*apiutil.Path
 	var owners []*announcement
 	refresh := map[netip.Addr]bool{}
@@ -255,6 +260,8 @@ func (e *engine) withdraw(ctx context.Context, prefixes []netip.Prefix) error {
 	if e.server == nil {
 		return errNotStarted
 	}
+	e.recent.mark(time.Now())
+	defer func() { e.recent.mark(time.Now()) }()
 	for some := range slices.Chunk(prefixes, sliceSize) {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -273,6 +280,7 @@ func (e *engine) withdraw(ctx context.Context, prefixes []netip.Prefix) error {
 			}
 			path.Withdrawal = true // otherwise the library asks for a next hop
 			batch = append(batch, path)
+			e.recent.withdrew(p, time.Now())
 			change.move(p, membership(a, bgp.FamilyOf(p.Addr()), e.cfg.Peers), nil)
 			e.mu.Lock()
 			e.routes.drop(p)

@@ -33,6 +33,8 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, log zerolog.Logger)
 				s.answer(ctx, r)
 			case <-s.engine.sessions.lost:
 				s.engine.renewLost(ctx)
+			case <-s.engine.sessions.up:
+				s.engine.resync(ctx)
 			}
 		}
 	})

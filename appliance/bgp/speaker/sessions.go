@@ -40,6 +40,7 @@ type session struct {
 	lastError string
 	overLimit bool
 	lost      bool // ended, and the library's peer not renewed since
+	fresh     bool // established, and not resynchronised since
 
 	// UPDATE messages of the library's earlier peers, which counted for themselves.
 	updatesIn, updatesOut uint64
@@ -49,13 +50,14 @@ type session struct {
 // queues events without bound while they run.
 type sessions struct {
 	lost chan struct{} // holds a value when takeLost may return a peer
+	up   chan struct{} // holds a value when takeFresh may return a peer
 
 	mu     sync.Mutex
 	byPeer map[netip.Addr]*session
 }
 
 func newSessions() *sessions {
-	return &sessions{lost: make(chan struct{}, 1), byPeer: map[netip.Addr]*session{}}
+	return &sessions{lost: make(chan struct{}, 1), up: make(chan struct{}, 1), byPeer: map[netip.Addr]*session{}}
 }
 
 // keep forgets all sessions but those of the given peers.
@@ -100,6 +102,13 @@ func (s *sessions) update(ev *apiutil.WatchEventMessage_PeerEvent, at time.Time)
 		p.since, p.lastError = at, ""
 		p.local = ev.Peer.Transport.LocalAddress.Unmap().WithZone("")
 		p.routerID = ev.Peer.State.RouterID
+		p.fresh = true
+		time.AfterFunc(resyncDelay, func() {
+			select {
+			case s.up <- struct{}{}:
+			default:
+			}
+		})
 	case p.state == established:
 		p.flaps++
 		if ev.Peer.State.DisconnectReason == api.PeerState_DISCONNECT_REASON_UNSPECIFIED {
@@ -154,6 +163,19 @@ func (s *sessions) takeLost(peer netip.Addr) bool {
 	}
 	p.lost = false
 	return true
+}
+
+// takeFresh reports whether a session has come up, long enough ago, since it
+// was last asked, and when that was.
+func (s *sessions) takeFresh(peer netip.Addr) (up time.Time, fresh bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.byPeer[peer]
+	if p == nil || !p.fresh || p.state != established || time.Since(p.since) < resyncDelay {
+		return time.Time{}, false
+	}
+	p.fresh = false
+	return p.since, true
 }
 
 // renewed keeps what the library's old peer has counted.
