@@ -361,7 +361,7 @@ func TestNoSecretIsKept(t *testing.T) {
 	const token, password = "the-very-secret-token-1", "the-md5-password"
 	d := startDaemon(t, daemonOptions{
 		config: strings.Replace(l.config("mcp { enabled true; token "+token+"; }"), "environment { mcp { enabled true; }", "environment {", 1),
-		log:    zerolog.New(&log).Level(zerolog.TraceLevel),
+		log:    zerolog.New(zerolog.SyncWriter(&log)).Level(zerolog.TraceLevel),
 	})
 	c := client.New(d.url(t, "mcp")+"/mcp", token, "test")
 	defer c.Close()

@@ -145,6 +145,11 @@ func LoadConfiguration(file string, text []byte, o Overrides, storeTokens int) (
 		}
 		problem(from, "environment/mcp/"+p.Path, p.Message, p.Allowed)
 	}
+	if block := c.Environment.MCP.TLS; block.Cert != "" && block.Key != "" {
+		if _, err := access.NewTLS(block.Cert, block.Key); err != nil {
+			problem("", "environment/mcp/tls", err.Error(), "a certificate chain and its private key, both PEM, the key readable by its owner only")
+		}
+	}
 	if o.MCPToken != "" {
 		if err := access.CheckSecret(o.MCPToken); err != nil {
 			problem(o.MCPTokenFrom, "", err.Error(), access.SecretForm)

@@ -211,7 +211,10 @@ func (a *App) openControl(ctx context.Context) error {
 		return errors.Join(err, l.Close())
 	}
 	handler := rest.New(rest.Options{Dispatcher: a.dispatcher, Principal: peer, Surface: "cli", Logger: a.log})
-	server := access.Server((&access.Guard{MaxBody: 24 << 20}).Wrap(handler), log.New(a.log, "", 0))
+	guard := &access.Guard{MaxBody: 24 << 20, Refused: func(r *http.Request) {
+		a.dispatcher.Refused(command.Call{Surface: "cli", Remote: r.RemoteAddr}, "forbidden")
+	}}
+	server := access.Server(guard.Wrap(handler), log.New(a.log, "", 0))
 	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
 	a.serve(&door{name: "control", l: access.LimitListener(l, maxConnections), server: server, done: make(chan struct{})})
 	return nil

@@ -18,6 +18,7 @@ import (
 	"ze.internal/ze/appliance/audit"
 	"ze.internal/ze/appliance/builtin"
 	"ze.internal/ze/appliance/command"
+	"ze.internal/ze/appliance/config"
 	"ze.internal/ze/appliance/rest"
 	"ze.internal/ze/appliance/schema"
 	"ze.internal/ze/mcp"
@@ -41,6 +42,15 @@ func (l *ledger) Refused(r audit.Record)                                  { _ = 
 // Authenticate makes every caller the one principal.
 func (h *house) Authenticate(context.Context, string) (*access.Principal, error) { return h.p, nil }
 
+// configModel is what set and delete need to know which words are secret.
+func configModel(t *rapid.T) *schema.Node {
+	set, err := schema.Load([]schema.Source{config.Model()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set.Data()
+}
+
 // house is every surface on one set of commands, for one principal.
 type house struct {
 	p          *access.Principal
@@ -57,7 +67,7 @@ func newHouse(t *rapid.T, set *schema.Set, p *access.Principal, rename bool) *ho
 	own.Deny = slices.Clone(p.Deny)
 	h := &house{p: &own}
 	registry := command.NewRegistry()
-	commands, err := builtin.Commands(set, builtin.Deps{Registry: registry, Clock: time.Now})
+	commands, err := builtin.Commands(set, builtin.Deps{Registry: registry, Clock: time.Now, Config: config.NewManager(config.Options{Model: configModel(t)})})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -145,6 +145,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) (label string, fa
 		return unknownLabel, fail
 	}
 	defer leave()
+	reached := false // a method, which leaves its own records
+	defer func() {
+		if fail != nil && !reached {
+			s.dispatcher.Refused(command.Call{Principal: principal, Surface: surface, Remote: r.RemoteAddr}, string(command.Invalid))
+		}
+	}()
 	if fail := checkTransport(w, r); fail != nil {
 		return unknownLabel, fail
 	}
@@ -176,6 +182,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) (label string, fa
 	if !known {
 		return label, s.unknownMethod(msg.method).to(msg.id)
 	}
+	reached = true
 	result, fail := s.run(r.Context(), run, req)
 	if fail != nil {
 		return label, fail.to(msg.id)

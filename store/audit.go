@@ -89,7 +89,8 @@ func (db *DB) auditHead(tx *bolt.Tx) (audit.Head, error) {
 		return audit.Head{Seq: r.Seq, Hash: r.Hash}, err
 	}
 	if err == nil && last != head.Seq {
-		err = damaged(db.path, fmt.Sprintf("the audit chain should end with record %d and ends with %d", head.Seq, last))
+		reason := fmt.Sprintf("the audit chain should end with record %d and ends with %d", head.Seq, last)
+		err = fmt.Errorf("%w: %w", damaged(db.path, reason), &audit.BrokenError{Seq: min(head.Seq, last) + 1, Reason: reason})
 	}
 	return head, err
 }
@@ -249,6 +250,9 @@ func (db *DB) AuditAnchor(ctx context.Context) (audit.Head, error) {
 // meanwhile is not looked at, what is removed meanwhile is no fault.
 func (db *DB) VerifyAudit(ctx context.Context) (records uint64, err error) {
 	head, err := db.AuditHead(ctx)
+	if broken := (*audit.BrokenError)(nil); errors.As(err, &broken) {
+		return 0, broken
+	}
 	if err != nil {
 		return 0, err
 	}

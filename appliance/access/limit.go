@@ -77,7 +77,7 @@ func (l *Limiter) Enter(p *Principal) (leave func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.clock()
-	a := l.account(p.Name, now)
+	a := l.account(p.Name+" "+p.Accessor, now)
 	if n := l.limits.Concurrent; n > 0 && a.busy >= n {
 		return nil, &LimitError{RetryAfter: time.Second,
 			Message: fmt.Sprintf("%d requests of %s are under way, the most allowed at a time; wait for one of them to end", n, p.Name)}

@@ -108,6 +108,16 @@ func (d Deps) configCandidate(r runs) {
 	}
 }
 
+// mayCommit refuses principals that are limited in any way: a configuration can
+// hand out every right, also those they do not have.
+func mayCommit(p *access.Principal) error {
+	if p.Scope >= access.Admin && len(p.Deny) == 0 {
+		return nil
+	}
+	return &command.Error{Code: command.Conflict, Message: "a configuration can hand out every right, so committing one takes scope admin and no denied commands",
+		Actions: []string{"have an administrator commit it; show config diff shows your candidate"}}
+}
+
 func (d Deps) configCommit(r runs) {
 	done := func(rev config.Revision) committed {
 		return committed{rev.Number, rev.Digest, d.Config.Applies()}
@@ -118,6 +128,9 @@ func (d Deps) configCommit(r runs) {
 			Comment   string `json:"comment"`
 		}
 		if err := r.Bind(&in); err != nil {
+			return nil, err
+		}
+		if err := mayCommit(r.Principal); err != nil {
 			return nil, err
 		}
 		rev, until, err := d.Config.Commit(ctx, owner(r.Principal), config.CommitOptions{
@@ -141,6 +154,9 @@ func (d Deps) configCommit(r runs) {
 		if err := r.Bind(&in); err != nil {
 			return nil, err
 		}
+		if err := mayCommit(r.Principal); err != nil {
+			return nil, err
+		}
 		rev, err := d.Config.Rollback(ctx, r.Principal.Name, in.Number)
 		return done(rev), configError(err, "number")
 	}
@@ -150,6 +166,9 @@ func (d Deps) configCommit(r runs) {
 			Comment string `json:"comment"`
 		}
 		if err := r.Bind(&in); err != nil {
+			return nil, err
+		}
+		if err := mayCommit(r.Principal); err != nil {
 			return nil, err
 		}
 		rev, err := d.Config.Import(ctx, r.Principal.Name, []byte(in.Text), in.Comment)
@@ -227,7 +246,7 @@ func (d Deps) configShow(r runs) {
 		if err := r.Bind(&in); err != nil {
 			return nil, err
 		}
-		if in.Secrets && !r.Principal.May(r.Command.Name(), access.Admin) {
+		if in.Secrets && r.Principal.Scope < access.Admin {
 			return nil, &command.Error{Code: command.Invalid, Field: "secrets", Message: "needs the scope admin",
 				Actions: []string{"leave it out; a masked secret stands for the present one when the text is imported"}}
 		}

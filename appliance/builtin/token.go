@@ -129,7 +129,12 @@ func (d Deps) rotateToken(ctx context.Context, r *command.Request) (any, error) 
 			continue
 		}
 		// A new secret is a new token: nobody gets more by making it than they have.
-		if err := r.Principal.Delegate(&t); err != nil {
+		denied := len(t.Deny)
+		err := r.Principal.Delegate(&t)
+		if err == nil && len(t.Deny) > denied {
+			err = fmt.Errorf("it may run %q, which you may not", t.Deny[denied])
+		}
+		if err != nil {
 			return nil, &command.Error{Code: command.Invalid, Field: "name", Message: fmt.Sprintf("token %q: %v", in.Name, err),
 				Actions: []string{"have an administrator rotate it"}, Err: err}
 		}

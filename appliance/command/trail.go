@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -120,10 +121,19 @@ func (t *trail) log(e *Error) {
 	}
 	ev.Str("command", t.record.Command).Str("principal", t.record.Principal).Str("surface", t.record.Surface).
 		Str("outcome", t.record.Outcome).Dur("duration-ms", t.record.Duration)
-	if e != nil {
+	switch {
+	case e == nil:
+	case t.command != nil && t.command.secretive() && e.Code != Internal:
+		// What is wrong with the arguments may quote them; the outcome says enough.
+	default:
 		ev.AnErr("error", logError(e))
 	}
 	ev.Msg("call")
+}
+
+// secretive reports whether the command's arguments can hold a secret.
+func (c *Command) secretive() bool {
+	return c.Conceal != nil || slices.ContainsFunc(c.Input.Params, func(n *schema.Node) bool { return n.Sensitive })
 }
 
 // logError is what the log says of e: the cause where the caller is not told it.

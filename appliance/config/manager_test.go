@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -212,8 +213,13 @@ func TestSecrets(t *testing.T) {
 		if fmt.Sprint(got) != "[bgp peer n password *** ***]" {
 			t.Errorf("words: %v", got)
 		}
-		if got := w.m.MaskWords(words("bgp peer n passwrd hunter2")); fmt.Sprint(got) != "[bgp peer n passwrd ***]" {
+		if got := w.m.MaskWords(words("bgp peer n passwrd hunter2")); fmt.Sprint(got) != "[bgp peer n *** ***]" {
 			t.Errorf("misspelt words: %v", got)
+		}
+		for _, nameless := range []string{"environment mcp identity token hunter2", "bgp peer password hunter2", "hunter2"} {
+			if got := w.m.MaskWords(words(nameless)); strings.Contains(fmt.Sprint(got), "hunter2") {
+				t.Errorf("with the entry's name left out: %v", got)
+			}
 		}
 	})
 }

@@ -120,15 +120,28 @@ func (m *Manager) MaskWords(words []string) []string {
 	n, shown := m.o.Model, slices.Clone(words)
 	for i := 0; i < len(words); i++ {
 		c := n.Child(words[i])
-		if c == nil || c.Sensitive {
-			for j := i + 1; j < len(shown); j++ {
-				shown[j] = Masked
+		switch {
+		case c == nil: // the word itself may be a secret whose name was left out
+			return maskFrom(shown, i)
+		case c.Sensitive:
+			return maskFrom(shown, i+1)
+		case c.Kind == schema.Leaf || c.Kind == schema.LeafList:
+			return shown // what follows are its values
+		case c.Kind == schema.List:
+			if i++; i < len(words) {
+				if key := c.Child(words[i]); key != nil && key.Sensitive { // the entry's name was left out
+					return maskFrom(shown, i+1)
+				}
 			}
-			return shown
 		}
-		if n = c; c.Kind == schema.List {
-			i++ // the key
-		}
+		n = c
 	}
 	return shown
+}
+
+func maskFrom(words []string, first int) []string {
+	for i := first; i < len(words); i++ {
+		words[i] = Masked
+	}
+	return words
 }

@@ -99,7 +99,7 @@ func (h *handler) reference(w http.ResponseWriter, _ *http.Request, p *access.Pr
 }
 
 func (h *handler) run(w http.ResponseWriter, r *http.Request, p *access.Principal) {
-	body, ok := readBody(w, r)
+	body, ok := h.readBody(w, r, p)
 	if !ok {
 		return
 	}
@@ -107,11 +107,12 @@ func (h *handler) run(w http.ResponseWriter, r *http.Request, p *access.Principa
 }
 
 func (h *handler) execute(w http.ResponseWriter, r *http.Request, p *access.Principal) {
-	body, ok := readBody(w, r)
+	body, ok := h.readBody(w, r, p)
 	if !ok {
 		return
 	}
 	if err := command.CheckJSON(body); err != nil {
+		h.refused(r, p)
 		fail(w, &command.Error{Code: command.Invalid, Message: err.Error(), Allowed: `{"command": "show bgp"}`})
 		return
 	}
@@ -119,6 +120,7 @@ func (h *handler) execute(w http.ResponseWriter, r *http.Request, p *access.Prin
 		Command *string `json:"command"`
 	}
 	if err := json.Unmarshal(body, &in); err != nil || in.Command == nil {
+		h.refused(r, p)
 		fail(w, &command.Error{Code: command.Invalid, Field: "command", Message: "missing or not a string", Allowed: `{"command": "show bgp"}`})
 		return
 	}
@@ -135,18 +137,25 @@ func (h *handler) do(w http.ResponseWriter, r *http.Request, call command.Call) 
 	write(w, http.StatusOK, res.JSON)
 }
 
-func readBody(w http.ResponseWriter, r *http.Request) (json.RawMessage, bool) {
+func (h *handler) readBody(w http.ResponseWriter, r *http.Request, p *access.Principal) (json.RawMessage, bool) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
+		h.refused(r, p)
 		write(w, http.StatusRequestEntityTooLarge, failure(&command.Error{Code: command.Limit, Message: "the body is larger than 24 MiB"}))
 		return nil, false
 	case err != nil:
+		h.refused(r, p)
 		fail(w, &command.Error{Code: command.Invalid, Message: "read the body: " + err.Error()})
 		return nil, false
 	}
 	return body, true
+}
+
+// refused records a request that reaches no command.
+func (h *handler) refused(r *http.Request, p *access.Principal) {
+	h.Dispatcher.Refused(command.Call{Principal: p, Surface: h.Surface, Remote: r.RemoteAddr}, string(command.Invalid))
 }
 
 func fail(w http.ResponseWriter, e *command.Error) {

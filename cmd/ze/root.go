@@ -44,12 +44,40 @@ func execute(ctx context.Context, io stdio, args []string) error {
 	if err != nil {
 		return err
 	}
-	root.SetArgs(args)
+	root.SetArgs(c.plainParameters(root, args))
 	root.SetIn(io.in)
 	root.SetOut(io.out)
 	root.SetErr(io.err)
 	return root.ExecuteContext(ctx)
 }
+
+// plainParameters lets the parameters of the daemon's commands be written like
+// flags too: ze token create ci --scope read is ze token create ci scope read.
+func (c *cli) plainParameters(root *cobra.Command, args []string) []string {
+	cmd, _, err := root.Find(args)
+	if err != nil || cmd.Annotations[onDaemon] == "" {
+		return args
+	}
+	out := make([]string, 0, len(args))
+	for i, a := range args {
+		name, isFlag := strings.CutPrefix(a, "--")
+		name, value, hasValue := strings.Cut(name, "=")
+		switch {
+		case a == "--":
+			return append(out, args[i:]...)
+		case !isFlag || name == "help" || cmd.Flag(name) != nil:
+			out = append(out, a)
+		case hasValue:
+			out = append(out, name, value)
+		default:
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// onDaemon marks the commands whose words go to the daemon as they are.
+const onDaemon = "daemon"
 
 // root builds the command tree: what this program does itself, and one command
 // for each first word that the daemon's own commands begin with.
@@ -232,7 +260,7 @@ func (c *cli) daemonCommands(set *schema.Set) []*cobra.Command {
 		}
 		seen[word] = true
 		cmd := &cobra.Command{
-			Use:   word + " …",
+			Use: word + " …", Annotations: map[string]string{onDaemon: "yes"},
 			Short: shortHelp(set, word),
 			Long:  longHelp(set, word),
 			Args:  cobra.ArbitraryArgs,

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -113,12 +114,16 @@ func TestRecovery(t *testing.T) {
 		}},
 		"one page zeroed": {spoil: func(p string) error {
 			return change(p, func(b []byte) []byte {
-				for page := 2; ; page++ { // some page of the tree
-					if at := page * 4096; b[at+8]&3 != 0 {
-						clear(b[at : at+4096])
-						return b
-					}
+				// The root of the tree, as the newer of the two meta pages has it: a page
+				// that is surely in use.
+				const size, root, txid = 4096, 32, 64
+				meta := b[:size]
+				if binary.NativeEndian.Uint64(b[size+txid:]) > binary.NativeEndian.Uint64(b[txid:]) {
+					meta = b[size : 2*size]
 				}
+				at := binary.NativeEndian.Uint64(meta[root:]) * size
+				clear(b[at : at+size])
+				return b
 			})
 		}},
 		"one meta page zeroed": {noBackup: true, spoil: func(p string) error {
