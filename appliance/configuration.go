@@ -113,6 +113,9 @@ func LoadConfiguration(file string, text []byte, o Overrides, storeTokens int) (
 	if err := config.Validate(tree, set.Data()); err != nil {
 		return nil, err
 	}
+	if err := tree.Unmasked(set.Data()); err != nil {
+		return nil, err
+	}
 	raw, err := tree.JSON(set.Data())
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", err)

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	bolt "go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
@@ -54,7 +55,12 @@ func (db *DB) mayWrite(file string, force bool) error {
 	}
 	switch _, err := os.Lstat(file); {
 	case errors.Is(err, fs.ErrNotExist):
+		if info, err := os.Stat(filepath.Dir(file)); err != nil || !info.IsDir() {
+			return fmt.Errorf("backup to %s: %w: there is no such directory", file, ErrInvalid)
+		}
 		return nil
+	case errors.Is(err, syscall.ENOTDIR):
+		return fmt.Errorf("backup to %s: %w: a part of the path is no directory", file, ErrInvalid)
 	case err != nil:
 		return systemError(file, err)
 	case !force:

@@ -84,6 +84,11 @@ func (b *BadRecord) Error() string {
 	return fmt.Sprintf("record %q in %s: %v: %s; write it again, delete it, or restore a backup", b.Key, b.Bucket, ErrBadRecord, b.Reason)
 }
 
+// Outage says what the user can do about it: see Error.Outage.
+func (b *BadRecord) Outage() (message, next string) {
+	return fmt.Sprintf("the store: a record in %s is damaged", b.Bucket), "store check lists what is damaged; store restore brings a backup back"
+}
+
 // Unwrap implements errors.Is for ErrBadRecord.
 func (b *BadRecord) Unwrap() error { return ErrBadRecord }
 

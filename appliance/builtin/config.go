@@ -83,11 +83,12 @@ func (d Deps) configCandidate(r runs) {
 	r["config-load"] = func(ctx context.Context, r *command.Request) (any, error) {
 		var in struct {
 			Text string `json:"text"`
+			Base uint64 `json:"base"`
 		}
 		if err := r.Bind(&in); err != nil {
 			return nil, err
 		}
-		c, err := d.Config.Load(ctx, owner(r.Principal), []byte(in.Text))
+		c, err := d.Config.Load(ctx, owner(r.Principal), []byte(in.Text), in.Base)
 		return drafted{c.Base, c.Modified}, configError(err, "text")
 	}
 	r["request-config-discard"] = func(ctx context.Context, r *command.Request) (any, error) {
@@ -343,6 +344,7 @@ func (d Deps) part(r *command.Request, text []byte) (string, error) {
 func configError(err error, field string) error {
 	var problems config.Problems
 	var conflict *config.ConflictError
+	var base *config.BaseError
 	var pending *config.PendingError
 	var file *config.FileError
 	var apply *config.ApplyError
@@ -357,6 +359,9 @@ func configError(err error, field string) error {
 		return problemsError(problems, field)
 	case errors.As(err, &conflict):
 		e.Message = conflict.Error()
+		e.Actions = []string{"show config diff", "request config discard, and make the change again"}
+	case errors.As(err, &base):
+		e.Message = base.Error()
 		e.Actions = []string{"show config diff", "request config discard, and make the change again"}
 	case errors.As(err, &pending):
 		e.Message = pending.Error()

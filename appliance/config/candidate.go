@@ -3,6 +3,7 @@ package config
 import (
 	"context"
 	"errors"
+	"fmt"
 )
 
 // Set writes a leaf, leaf-list, list entry or empty block of the owner's
@@ -39,7 +40,10 @@ func (m *Manager) edit(ctx context.Context, owner string, change func(*Tree) ([]
 
 // Load makes text the owner's whole candidate. It must keep to the model, though
 // what is required may be missing. A masked secret stands for the present one.
-func (m *Manager) Load(ctx context.Context, owner string, text []byte) (Candidate, error) {
+//
+// base, if it is not 0, is the revision that text began as: the candidate begins
+// there too, so that a commit finds what others have changed since.
+func (m *Manager) Load(ctx context.Context, owner string, text []byte, base uint64) (Candidate, error) {
 	done, err := m.lock(ctx)
 	if err != nil {
 		return Candidate{}, err
@@ -49,10 +53,25 @@ func (m *Manager) Load(ctx context.Context, owner string, text []byte) (Candidat
 	if err != nil {
 		return Candidate{}, err
 	}
+	if base != 0 && base != c.Base {
+		if !c.Modified.IsZero() {
+			return Candidate{}, &BaseError{Candidate: c.Base, Text: base}
+		}
+		c.Base = base
+	}
 	if c.Text, err = m.adopt("candidate", text, c.Text); err != nil {
 		return Candidate{}, err
 	}
 	return m.keep(ctx, c)
+}
+
+// BaseError says that a text began as another revision than the candidate it
+// would replace.
+type BaseError struct{ Candidate, Text uint64 }
+
+// Error implements error.
+func (e *BaseError) Error() string {
+	return fmt.Sprintf("the text began as revision %d, but your candidate, changed meanwhile, as revision %d", e.Text, e.Candidate)
 }
 
 // keep writes a changed candidate. Tokens never reach the store in clear.

@@ -130,7 +130,7 @@ func (h *history) actions() map[string]func(*rapid.T) {
 		"load": func(t *rapid.T) {
 			owner, name := owners.Draw(t, "owner"), names.Draw(t, "name")
 			d := h.candidate(owner)
-			if _, err := h.w.m.Load(ctx, owner, []byte(named(name))); err != nil {
+			if _, err := h.w.m.Load(ctx, owner, []byte(named(name)), 0); err != nil {
 				t.Fatal(err)
 			}
 			d.text = named(name)

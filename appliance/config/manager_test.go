@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -179,7 +180,7 @@ func TestSecrets(t *testing.T) {
 			t.Fatal(err)
 		}
 		// What was shown can be loaded again: the secret is the candidate's.
-		if _, err := w.m.Load(ctx, "x", append(c.Text, "# edited\n"...)); err != nil {
+		if _, err := w.m.Load(ctx, "x", append(c.Text, "# edited\n"...), 0); err != nil {
 			t.Fatal(err)
 		}
 		if _, _, err := w.m.Commit(ctx, "x", config.CommitOptions{}); err != nil {
@@ -189,6 +190,31 @@ func TestSecrets(t *testing.T) {
 			"        password \"correct horse\"; # see the vault\n    }\n}\n# edited\n"
 		if w.runs() != wantText {
 			t.Errorf("runs:\n%s", w.runs())
+		}
+		// A text that began before somebody else's commit does not undo it unseen.
+		began, err := w.m.Running(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.m.Import(ctx, "y", append(bytes.Clone(began.Text), "# of y\n"...), ""); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.m.Load(ctx, "x", append(bytes.Clone(began.Text), "# of x\n"...), began.Number); err != nil {
+			t.Fatal(err)
+		}
+		var conflict *config.ConflictError
+		if _, _, err := w.m.Commit(ctx, "x", config.CommitOptions{}); !errors.As(err, &conflict) {
+			t.Errorf("commit over a newer revision: %v", err)
+		}
+		var base *config.BaseError
+		if _, err := w.m.Load(ctx, "x", began.Text, began.Number+1); !errors.As(err, &base) {
+			t.Errorf("load over a changed candidate: %v", err)
+		}
+		if err := w.m.Discard(ctx, "x"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.m.Import(ctx, "y", began.Text, ""); err != nil {
+			t.Fatal(err)
 		}
 		// The same for an import; a secret that is not there cannot be kept.
 		shown, err := w.m.Show([]byte(w.runs()), nil)
@@ -255,7 +281,7 @@ func TestRefusedCommit(t *testing.T) {
 		if err := w.m.Validate(t.Context(), "x"); !errors.As(err, &problems) {
 			t.Errorf("validate: %v", err)
 		}
-		if _, err := w.m.Load(t.Context(), "x", []byte("bgp { loacl { } }")); !errors.As(err, &problems) || problems[0].Suggest != "local" {
+		if _, err := w.m.Load(t.Context(), "x", []byte("bgp { loacl { } }"), 0); !errors.As(err, &problems) || problems[0].Suggest != "local" {
 			t.Errorf("load: %v", err)
 		}
 		for _, wait := range []time.Duration{time.Millisecond, 2 * time.Hour} {

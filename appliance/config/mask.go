@@ -114,6 +114,13 @@ func (t *Tree) unmask(root *schema.Node, old *Tree) ([]byte, error) {
 	return text, problems.sorted()
 }
 
+// Unmasked refuses a text that holds a secret as it is shown instead of the
+// secret itself: nothing that runs can mean that.
+func (t *Tree) Unmasked(root *schema.Node) error {
+	_, err := t.unmask(root, &Tree{root: &block{}})
+	return err
+}
+
 // MaskWords returns the words of a Set or Delete as they can be shown: without
 // what may be a secret, also where the path is wrong.
 func (m *Manager) MaskWords(words []string) []string {

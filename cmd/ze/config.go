@@ -253,10 +253,18 @@ ze config commit makes it run.`,
 // edit has the user edit the candidate until it is accepted or given up. What
 // is not accepted stays in its file.
 func (c configCLI) edit(ctx context.Context) error {
-	before, err := c.askField(ctx, "show config candidate", "text")
+	answer, err := c.ask(ctx, c.set, "show config candidate")
 	if err != nil {
 		return err
 	}
+	var candidate struct {
+		Base uint64 `json:"base"`
+		Text string `json:"text"`
+	}
+	if err := json.Unmarshal(answer, &candidate); err != nil {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	before := candidate.Text
 	f, err := os.CreateTemp("", "ze-*.conf") // 0600
 	if err != nil {
 		return fmt.Errorf("make a file to edit: %w", err)
@@ -277,7 +285,7 @@ func (c configCLI) edit(ctx context.Context) error {
 			fmt.Fprintln(c.err, "ze: nothing was changed")
 			return os.Remove(f.Name())
 		}
-		_, err = c.ask(ctx, c.set, "config load "+quoteWord(string(text)))
+		_, err = c.ask(ctx, c.set, fmt.Sprintf("config load %s base %d", quoteWord(string(text)), candidate.Base))
 		loaded := err == nil
 		if loaded {
 			// Accepted as a candidate; a commit may ask for more.

@@ -76,6 +76,7 @@ var storeCodes = []struct {
 }{
 	{store.ErrLocked, exitLocked},
 	{store.ErrDamaged, exitDatabase},
+	{store.ErrBadRecord, exitDatabase},
 	{store.ErrTooNew, exitDatabase},
 	{store.ErrMissing, exitDatabase},
 	{store.ErrAccess, exitPermission},

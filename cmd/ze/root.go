@@ -300,6 +300,10 @@ func longHelp(set *schema.Set, word string) string {
 	for _, d := range set.Commands() {
 		if d.Path[0] == word && !d.Hidden {
 			fmt.Fprintf(&b, "\n  ze %s\n      %s\n", strings.Join(d.Path, " "), firstSentence(d.Description))
+			if p := filePositional(d); p != "" {
+				fmt.Fprintf(&b, "      in a shell, a file stands for <%s>; \"-\" is standard input\n", p)
+				continue
+			}
 			for _, e := range d.Examples {
 				fmt.Fprintf(&b, "      ze %s\n", e)
 			}
@@ -307,6 +311,17 @@ func longHelp(set *schema.Set, word string) string {
 	}
 	b.WriteString("\nParameters of a command: ze show command help COMMAND")
 	return b.String()
+}
+
+// filePositional returns the parameter of a command that a shell gives as a
+// file, "" if it has none.
+func filePositional(d *schema.Command) string {
+	for _, p := range d.Input.Params {
+		if p.File {
+			return p.Name
+		}
+	}
+	return ""
 }
 
 func firstSentence(s string) string {
