@@ -106,7 +106,7 @@ func TestFileSizeLimit(t *testing.T) {
 func TestFullDisk(t *testing.T) {
 	dir := privateDir(t)
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=512k,mode=0700"); err != nil {
-		t.Skipf("mounting a small file system needs root: %v; TestFileSizeLimit runs instead", err)
+		needs(t, fmt.Sprintf("needs root, to mount a small file system: %v; TestFileSizeLimit runs everywhere", err))
 	}
 	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
 	ballast := filepath.Join(dir, "ballast")
@@ -238,7 +238,7 @@ func TestModesOfWhatIsCreated(t *testing.T) {
 // What another user made is refused, unless by root, who makes it that user's.
 func TestOwner(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("changing owners needs root")
+		needs(t, "needs root, to change owners")
 	}
 	dir := privateDir(t)
 	const nobody = 65534
