@@ -197,9 +197,17 @@ func TestBackupsUnderLoad(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var g errgroup.Group
 	var done atomic.Uint64
+	// So many changes for each backup, however fast the disk: the store must not
+	// grow without end.
+	turns := make(chan struct{}, 200)
 	for range 4 {
 		g.Go(func() error {
-			for i := 0; ctx.Err() == nil; i++ {
+			for i := 0; ; i++ {
+				select {
+				case <-turns:
+				case <-ctx.Done():
+					return nil
+				}
 				id := fmt.Sprint(i % 50)
 				c := audit.WithPending(context.Background(), audit.NewPending(callRecords()...))
 				if err := db.ReplaceAnnouncements(c, []bgp.Announcement{testAnnouncement(id, i%300)}, nil); err != nil {
@@ -207,13 +215,16 @@ func TestBackupsUnderLoad(t *testing.T) {
 				}
 				done.Add(1)
 			}
-			return nil
 		})
 	}
 	dir := t.TempDir()
 	var last uint64
 	for i := range 20 {
-		for have := done.Load(); done.Load() < have+5; {
+		have := done.Load()
+		for len(turns) < cap(turns) {
+			turns <- struct{}{}
+		}
+		for done.Load() < have+5 {
 			time.Sleep(time.Millisecond)
 		}
 		if i == 10 {
