@@ -156,7 +156,7 @@ func New(ctx context.Context, o Options) (_ *App, err error) {
 		return nil, err
 	}
 
-	if err := a.wireCommands(storage{a.store}, func(*schema.Command) bool { return true }); err != nil {
+	if err := a.wireCommands(storage{a.store}, nil); err != nil {
 		return nil, err
 	}
 	a.mcp, err = mcp.New(mcp.Options{
@@ -177,23 +177,32 @@ const instructions = `ze controls a BGP speaker and the appliance it runs on. ` 
 	`After ze_announce verify with ze_show_bgp_rib (action sent); ze_withdraw takes it back by prefixes, id or tag. ` +
 	`A failed call says which field is wrong, what is allowed and what to do next.`
 
-// wireCommands registers the commands that want wants.
+// wireCommands registers the commands that want wants; nil: all.
 func (a *App) wireCommands(keeper builtin.Store, want func(*schema.Command) bool) error {
 	set, err := schema.Load(builtin.Models())
 	if err != nil {
 		return fmt.Errorf("load the commands: %w", err)
 	}
-	registry := command.NewRegistry()
+	every := command.NewRegistry()
+	registry := every
+	if want != nil {
+		registry = command.NewRegistry()
+	}
 	commands, err := builtin.Commands(set, builtin.Deps{
-		Registry: registry, System: system{a}, BGP: a.bgp, Tokens: a.store, Usage: a.usage, Audit: a.audit, Config: a.config, Clock: a.o.Clock,
+		Registry: registry, Every: every, System: system{a}, BGP: a.bgp, Tokens: a.store, Usage: a.usage, Callers: callers{a}, Audit: a.audit, Config: a.config, Clock: a.o.Clock,
 		Store: keeper, Blobs: storage{a.store},
 	})
 	if err != nil {
 		return err
 	}
-	commands = slices.DeleteFunc(commands, func(c *command.Command) bool { return !want(&c.Command) })
-	if err := registry.Register(commands...); err != nil {
+	if err := every.Register(commands...); err != nil {
 		return err
+	}
+	if want != nil {
+		commands = slices.DeleteFunc(commands, func(c *command.Command) bool { return !want(&c.Command) })
+		if err := registry.Register(commands...); err != nil {
+			return err
+		}
 	}
 	a.dispatcher = command.NewDispatcher(command.Options{
 		Registry: registry, Audit: a.audit, Clock: a.o.Clock, Logger: a.log,

@@ -1,9 +1,11 @@
 package appliance
 
 import (
+	"context"
 	"encoding/hex"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,7 +60,7 @@ func (c *Configuration) retention() audit.Retention {
 // authSettings returns the credentials of the configuration and the overrides.
 func (c *Configuration) authSettings(o Overrides) ([]access.StaticToken, error) {
 	var out []access.StaticToken
-	for _, t := range []struct{ name, token string }{{"configured", c.Environment.MCP.Token}, {"override", o.MCPToken}} {
+	for _, t := range []struct{ name, token string }{{access.NameConfigured, c.Environment.MCP.Token}, {access.NameOverride, o.MCPToken}} {
 		if t.token == "" {
 			continue
 		}
@@ -119,4 +121,42 @@ func (a *App) loadTLS(c *Configuration) (*access.TLS, error) {
 		a.log.Info().Str("cert", block.Cert).Msg("TLS key pair replaced")
 	})
 	return pair, nil
+}
+
+// callers tells commands who calls.
+type callers struct{ a *App }
+
+// NameTaken implements builtin.Callers: names of the configuration's identities
+// are taken, too.
+func (c callers) NameTaken(ctx context.Context, name string) (by string) {
+	if by := access.NameTaken(name); by != "" {
+		return by
+	}
+	identities := func(id identityBlock) bool { return id.Name == name }
+	if cfg := c.configuration(ctx); cfg != nil && slices.ContainsFunc(cfg.Environment.MCP.Identities, identities) {
+		return "the identity " + name + " of the configuration"
+	}
+	return ""
+}
+
+// configuration returns what runs, or what would; nil if nothing could.
+func (c callers) configuration(ctx context.Context) *Configuration {
+	if running := c.a.running.Load(); running != nil {
+		return running.cfg
+	}
+	r, err := c.a.config.Running(ctx)
+	if err != nil {
+		return nil
+	}
+	next, err := c.a.revision(ctx, r)
+	if err != nil {
+		return nil
+	}
+	return next.cfg
+}
+
+// GateWithout implements builtin.Callers.
+func (c callers) GateWithout(ctx context.Context, text []byte, name string) error {
+	_, err := c.a.gateWithout(ctx, "configuration", text, name)
+	return err
 }

@@ -177,8 +177,8 @@ func (a *App) metricsHandler() http.Handler {
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 		defer cancel()
-		if _, err := a.store.Meta(ctx); err != nil {
-			plain(w, http.StatusServiceUnavailable, "the store does not answer: "+err.Error())
+		if reasons := a.unready(ctx); len(reasons) > 0 {
+			plain(w, http.StatusServiceUnavailable, strings.Join(reasons, "\n"))
 			return
 		}
 		plain(w, http.StatusOK, "ready")

@@ -52,7 +52,7 @@ func (a *App) load(ctx context.Context) (*state, error) {
 			return nil, fmt.Errorf("%s holds no configuration; finish its creation with: ze init", a.o.DataDir)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read the configuration: %w", err)
+			return nil, a.unreadable(ctx, err)
 		}
 		return a.revision(ctx, rev)
 	}

@@ -97,7 +97,11 @@ func (l *afterwards) write(ctx context.Context) error {
 			Msg("not in the audit log: the database cannot be opened")
 		return nil
 	}
-	if err := db.AppendAudit(context.WithoutCancel(ctx), l.records); err != nil {
+	err = db.AppendAudit(context.WithoutCancel(ctx), l.records)
+	if errors.Is(err, store.ErrDamaged) {
+		return db.Close() // opening it has said so
+	}
+	if err != nil {
 		return errors.Join(fmt.Errorf("done, but the audit log does not take the record of it: %w", err), db.Close())
 	}
 	return db.Close()

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
+	"ze.internal/ze/appliance/access"
 	"ze.internal/ze/appliance/config"
 	"ze.internal/ze/appliance/schema"
 	"ze.internal/ze/store"
@@ -28,10 +30,16 @@ func (a *App) newConfig(apply func(ctx context.Context, r config.Revision) error
 
 // gate takes a text through the start gate.
 func (a *App) gate(ctx context.Context, file string, text []byte) (*Configuration, error) {
+	return a.gateWithout(ctx, file, text, "")
+}
+
+// gateWithout is gate as it will be when the token called gone is; "" for none.
+func (a *App) gateWithout(ctx context.Context, file string, text []byte, gone string) (*Configuration, error) {
 	tokens, err := a.store.Tokens(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("count the tokens: %w", err)
 	}
+	tokens = slices.DeleteFunc(tokens, func(t access.Token) bool { return t.Name == gone })
 	return LoadConfiguration(file, text, a.o.Overrides, len(tokens))
 }
 
@@ -51,6 +59,20 @@ func (a *App) apply(ctx context.Context, r config.Revision) error {
 func (a *App) revision(ctx context.Context, r config.Revision) (*state, error) {
 	cfg, err := a.gate(ctx, fmt.Sprintf("revision-%d", r.Number), r.Text)
 	return &state{cfg: cfg, source: "store", revision: r.Number}, err
+}
+
+// unreadable says how to start when there is no configuration to start from.
+func (a *App) unreadable(ctx context.Context, err error) error {
+	var damaged *config.DamagedError
+	if !errors.As(err, &damaged) {
+		return fmt.Errorf("read the configuration: %w", err)
+	}
+	next := "put another revision in front of it with " + store.CommandFor(a.o.DataDir, "config import FILE")
+	if sound, serr := a.config.Sound(ctx); serr == nil {
+		next += " or " + store.CommandFor(a.o.DataDir, fmt.Sprintf("config rollback %d", sound.Number))
+	}
+	return fmt.Errorf("read the configuration: %w; nothing was changed; %s, or a backup in the place of the database with %s",
+		err, next, store.CommandFor(a.o.DataDir, "store restore BACKUP"))
 }
 
 // reloadRevision applies the newest revision anew.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"ze.internal/ze/appliance/audit"
@@ -126,8 +127,12 @@ func storeError(err error, field string) error {
 			e.Code = command.NotFound
 		}
 		return e
-	case errors.Is(err, store.ErrInvalid), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+	case errors.Is(err, store.ErrInvalid):
 		return &command.Error{Code: command.Invalid, Field: field, Message: err.Error(), Err: err}
+	case errors.Is(err, fs.ErrNotExist):
+		return &command.Error{Code: command.NotFound, Field: field, Message: err.Error(), Err: err}
+	case errors.Is(err, fs.ErrPermission):
+		return &command.Error{Code: command.Forbidden, Field: field, Message: err.Error(), Err: err}
 	case errors.Is(err, store.ErrBadRecord):
 		return &command.Error{Code: command.Damaged, Message: err.Error(), Actions: []string{"store check"}, Err: err}
 	}
@@ -136,18 +141,21 @@ func storeError(err error, field string) error {
 
 func reportView(r store.Report) builtin.StoreReport {
 	v := builtin.StoreReport{Path: r.Path, Schema: r.Schema, Size: r.Size, Records: r.Records, AuditHead: r.Head.Seq, Omitted: r.Omitted}
+	var mend []string
 	fatal := false
 	for _, p := range r.Problems {
 		v.Problems = append(v.Problems, problemLine(p))
 		fatal = fatal || p.Fatal
+		if p.Next != "" && !slices.Contains(mend, p.Next) {
+			mend = append(mend, p.Next)
+		}
 	}
-	dir := filepath.Dir(r.Path)
+	restore := "put a backup in its place: " + store.CommandFor(filepath.Dir(r.Path), "store restore BACKUP")
 	switch {
 	case fatal:
-		v.Repair = []string{"put a backup in its place: " + store.CommandFor(dir, "store restore BACKUP")}
+		v.Repair = []string{restore}
 	case len(r.Problems) > 0:
-		v.Repair = []string{"everything but these records works; write them again or delete them, or put a backup in its place: " +
-			store.CommandFor(dir, "store restore BACKUP")}
+		v.Repair = append(mend, "or "+restore)
 	}
 	return v
 }

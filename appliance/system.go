@@ -51,7 +51,7 @@ func (s system) Reload(ctx context.Context) error {
 	err := s.a.Reload(ctx)
 	var problems config.Problems
 	if errors.As(err, &problems) {
-		e := &command.Error{Code: command.Invalid, Message: "refused, the configuration before stays in force: " + problems[0].Error(), Err: err}
+		e := &command.Error{Code: command.InvalidConfiguration, Message: "refused, the configuration before stays in force: " + problems[0].Error(), Err: err}
 		for _, p := range problems[1:] {
 			e.Actions = append(e.Actions, "also "+p.Error())
 		}

@@ -27,6 +27,7 @@ type toolCall struct {
 
 func (s *Server) toolsCall(ctx context.Context, r *request) ([]byte, *failure) {
 	start := s.clock()
+	r.recorded = true
 	call, code, fail := s.parseCall(r)
 	if fail == nil {
 		return s.callTool(ctx, r, call)

@@ -157,7 +157,9 @@ func (k keyring) RotateToken(context.Context, string, access.Token, time.Time) (
 }
 func (k keyring) Tokens(context.Context) ([]access.Token, error)  { return nil, errors.ErrUnsupported }
 func (k keyring) CreateToken(context.Context, access.Token) error { return errors.ErrUnsupported }
-func (k keyring) DeleteToken(context.Context, string) error       { return errors.ErrUnsupported }
+func (k keyring) DeleteToken(context.Context, string) (bool, error) {
+	return false, errors.ErrUnsupported
+}
 
 func newAuthenticator(t testing.TB) *access.Authenticator {
 	keys := make(keyring)

@@ -24,6 +24,7 @@ type request struct {
 	header    http.Header
 	principal *access.Principal
 	remote    string
+	recorded  bool // the method leaves the audit records itself
 }
 
 // Names of headers and of the members of _meta.

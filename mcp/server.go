@@ -145,9 +145,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) (label string, fa
 		return unknownLabel, fail
 	}
 	defer leave()
-	reached := false // a method, which leaves its own records
+	var req *request
 	defer func() {
-		if fail != nil && !reached {
+		if fail != nil && (req == nil || !req.recorded) {
 			s.dispatcher.Refused(command.Call{Principal: principal, Surface: surface, Remote: r.RemoteAddr}, string(command.Invalid))
 		}
 	}()
@@ -175,14 +175,13 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) (label string, fa
 		writeAccepted(w)
 		return label, nil
 	}
-	req := &request{message: msg, header: r.Header, principal: principal, remote: r.RemoteAddr}
+	req = &request{message: msg, header: r.Header, principal: principal, remote: r.RemoteAddr}
 	if fail := req.checkEnvelope(); fail != nil {
 		return label, fail.to(msg.id)
 	}
 	if !known {
 		return label, s.unknownMethod(msg.method).to(msg.id)
 	}
-	reached = true
 	result, fail := s.run(r.Context(), run, req)
 	if fail != nil {
 		return label, fail.to(msg.id)

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -34,7 +35,7 @@ func (db *DB) AppendAudit(ctx context.Context, records []audit.Record) error {
 
 // appendAudit seals records onto the chain and returns the Seq of the first.
 func (db *DB) appendAudit(tx *bolt.Tx, records []audit.Record) (first uint64, err error) {
-	head, err := db.auditHead(tx)
+	head, err := auditHead(tx, db.skipBad)
 	if err != nil {
 		return 0, err
 	}
@@ -71,8 +72,9 @@ func (db *DB) appendAudit(tx *bolt.Tx, records []audit.Record) (first uint64, er
 
 // auditHead reads the end of the chain and holds it against the last record. If
 // the record of the end is damaged, the last record takes its place: nothing may
-// be done without an audit record, so refusing would end all work.
-func (db *DB) auditHead(tx *bolt.Tx) (audit.Head, error) {
+// be done without an audit record, so refusing would end all work. skip says
+// whether a damaged record may be passed over.
+func auditHead(tx *bolt.Tx, skip func(error) error) (audit.Head, error) {
 	b, err := bucketOf(tx, bucketAudit)
 	if err != nil {
 		return audit.Head{}, err
@@ -82,24 +84,32 @@ func (db *DB) auditHead(tx *bolt.Tx) (audit.Head, error) {
 	var head audit.Head
 	_, err = getJSON(tx, bucketAuditHead, []byte(keyHead), &head)
 	if errors.Is(err, ErrBadRecord) {
-		if err := db.skipBad(err); err != nil {
+		if err := skip(err); err != nil {
 			return head, err
 		}
 		r, err := decodeAudit(key, value)
+		if err != nil {
+			err = endless(tx, last, "neither the last record nor the record of the chain's end can be read")
+		}
 		return audit.Head{Seq: r.Seq, Hash: r.Hash}, err
 	}
 	if err == nil && last != head.Seq {
-		reason := fmt.Sprintf("the audit chain should end with record %d and ends with %d", head.Seq, last)
-		err = fmt.Errorf("%w: %w", damaged(db.path, reason), &audit.BrokenError{Seq: min(head.Seq, last) + 1, Reason: reason})
+		err = endless(tx, min(head.Seq, last)+1, fmt.Sprintf("the chain should end with record %d and ends with %d", head.Seq, last))
 	}
 	return head, err
+}
+
+// endless is the error of a chain to which nothing can be added.
+func endless(tx *bolt.Tx, seq uint64, reason string) error {
+	path := tx.DB().Path()
+	return &Error{Kind: ErrDamaged, Path: path, Cause: &audit.BrokenError{Seq: seq, Reason: reason}, Next: nextEndless(path)}
 }
 
 // AuditHead returns where the chain ends: the zero Head if there is no record.
 func (db *DB) AuditHead(ctx context.Context) (audit.Head, error) {
 	var head audit.Head
 	err := db.view(ctx, func(tx *bolt.Tx) (err error) {
-		head, err = db.auditHead(tx)
+		head, err = auditHead(tx, db.skipBad)
 		return err
 	})
 	return head, err
@@ -108,6 +118,10 @@ func (db *DB) AuditHead(ctx context.Context) (audit.Head, error) {
 // AuditRecords returns at most limit records in order, beginning after sequence
 // number after. Damaged ones are skipped; audit.Verify finds the gap.
 func (db *DB) AuditRecords(ctx context.Context, after uint64, limit int) ([]audit.Record, error) {
+	return db.auditRecords(ctx, after, limit, decodeAudit)
+}
+
+func (db *DB) auditRecords(ctx context.Context, after uint64, limit int, decode func(key, value []byte) (audit.Record, error)) ([]audit.Record, error) {
 	var records []audit.Record
 	err := db.view(ctx, func(tx *bolt.Tx) error {
 		b, err := bucketOf(tx, bucketAudit)
@@ -115,8 +129,9 @@ func (db *DB) AuditRecords(ctx context.Context, after uint64, limit int) ([]audi
 			return err
 		}
 		c := b.Cursor()
+		records = nil
 		for key, value := c.Seek(seqKey(after + 1)); key != nil && len(records) < limit; key, value = c.Next() {
-			r, err := decodeAudit(key, value)
+			r, err := decode(key, value)
 			if err == nil {
 				records = append(records, r)
 			}
@@ -277,7 +292,7 @@ func (db *DB) auditChain(ctx context.Context, last uint64) iter.Seq2[audit.Recor
 	return func(yield func(audit.Record, error) bool) {
 		const page = 1000
 		for after := uint64(0); ; {
-			records, err := db.AuditRecords(ctx, after, page)
+			records, err := db.auditRecords(ctx, after, page, sealedAudit)
 			if err != nil {
 				yield(audit.Record{}, err)
 				return
@@ -303,6 +318,21 @@ func decodeAudit(key, value []byte) (r audit.Record, err error) {
 		err = unmarshal(bucketAudit, key, payload, &r)
 	}
 	return r, err
+}
+
+// sealedAudit is decodeAudit for audit.Verify: what is kept must be what sealing
+// gives, byte for byte, or members that nobody reads could have been added. If it
+// is not, the record loses its hash, and with it its place in the chain.
+func sealedAudit(key, value []byte) (audit.Record, error) {
+	r, err := decodeAudit(key, value)
+	if err != nil {
+		return r, err
+	}
+	again := r
+	if !bytes.Equal(audit.Seal(r.Prev, r.Seq, &again), value[recordHeader:]) {
+		r.Hash = ""
+	}
+	return r, nil
 }
 
 // seqOf is the inverse of seqKey; 0 for a key of another form.

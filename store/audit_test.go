@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
 	bolt "go.etcd.io/bbolt"
 
 	"ze.internal/ze/appliance/audit"
@@ -191,6 +193,88 @@ func TestAuditBefore(t *testing.T) {
 		check(t, err)
 		if got := append(page, audit.Record{})[0].Seq; got != first {
 			t.Errorf("before %d: %d", before, got)
+		}
+	}
+}
+
+// What is added to a record without changing what is read of it is found, too.
+func TestVerifyAuditFindsAddedMembers(t *testing.T) {
+	for what, forge := range map[string]func(payload string) string{
+		"another member":  func(p string) string { return strings.TrimSuffix(p, "}") + `,"approved-by":"alice"}` },
+		"a member twice":  func(p string) string { return strings.Replace(p, "{", `{"command":"innocent",`, 1) },
+		"only some space": func(p string) string { return p + " " },
+	} {
+		o := options(privateDir(t))
+		db := openTest(t, o)
+		fillAudit(t, db, 100)
+		verifyChain(t, db)
+		check(t, db.update(t.Context(), func(tx *bolt.Tx) error {
+			payload, err := get(tx, bucketAudit, seqKey(77))
+			if err != nil {
+				return err
+			}
+			return put(tx, bucketAudit, seqKey(77), []byte(forge(string(payload))))
+		}))
+		_, err := db.VerifyAudit(t.Context())
+		var broken *audit.BrokenError
+		if !errors.As(err, &broken) || broken.Seq != 77 {
+			t.Errorf("%s: %v", what, err)
+		}
+		check(t, db.Close())
+		if r := checkBoth(t, o); !strings.Contains(problems(r), "audit/77: the audit chain is broken here") {
+			t.Errorf("%s: %s", what, problems(r))
+		}
+	}
+}
+
+// A chain whose end is cut off takes no records: opening says so and what to do,
+// reading goes on, and changes are refused at once.
+func TestAuditWithoutItsEnd(t *testing.T) {
+	for what, cut := range map[string]func(tx *bolt.Tx) error{
+		"tail removed": func(tx *bolt.Tx) error { _, err := remove(tx, bucketAudit, seqKey(100)); return err },
+		"end unreadable": func(tx *bolt.Tx) error {
+			return errors.Join(spoil(tx.Bucket([]byte(bucketAudit)), seqKey(100), 20), spoil(tx.Bucket([]byte(bucketAuditHead)), []byte(keyHead), 10))
+		},
+	} {
+		o := options(privateDir(t))
+		db := openTest(t, o)
+		fillAudit(t, db, 100)
+		check(t, db.Health(t.Context()))
+		check(t, db.update(t.Context(), cut))
+		check(t, db.Close())
+		var log strings.Builder
+		o.Logger = zerolog.New(&log)
+		db = openTest(t, o)
+		for _, want := range []string{"takes no records", "store restore BACKUP`", "init --force`", "record 100"} {
+			if !strings.Contains(log.String(), want) {
+				t.Errorf("%s: no %q in the log: %s", what, want, log.String())
+			}
+		}
+		if err := db.Health(t.Context()); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%s: health: %v", what, err)
+		}
+		if err := db.AppendAudit(t.Context(), []audit.Record{{Command: "next"}}); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%s: append: %v", what, err)
+		}
+		ctx := audit.WithPending(t.Context(), audit.NewPending(callRecords()...))
+		if err := db.CreateToken(ctx, testToken("new")); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%s: a change: %v", what, err)
+		}
+		if _, err := db.Tokens(t.Context()); err != nil {
+			t.Errorf("%s: a read: %v", what, err)
+		}
+		select {
+		case <-db.Failed():
+			t.Errorf("%s: the store counts as failed", what)
+		default:
+		}
+		check(t, db.Close())
+		found := false
+		for _, p := range checkBoth(t, o).Problems {
+			found = found || p.Next == nextNoAudit
+		}
+		if !found {
+			t.Errorf("%s: the check does not say what it means", what)
 		}
 	}
 }

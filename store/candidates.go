@@ -79,12 +79,50 @@ func (db *DB) PutCandidate(ctx context.Context, c config.Candidate) error {
 	if err := checkText(c.Text); err != nil {
 		return err
 	}
-	return db.update(ctx, func(tx *bolt.Tx) error {
+	var gone config.Candidate
+	err := db.update(ctx, func(tx *bolt.Tx) (err error) {
+		if gone, err = db.makeWay(tx, c); err != nil {
+			return err
+		}
 		if err := putJSON(tx, bucketCandidates, []byte(c.Owner), c); err != nil {
 			return err
 		}
 		return put(tx, bucketCandidateTexts, []byte(c.Owner), c.Text)
 	})
+	if err == nil && gone.Owner != "" {
+		db.log.Warn().Str("owner", gone.Owner).Time("modified", gone.Modified).Str("for", c.Owner).Msg("an abandoned candidate has made way for a new one")
+	}
+	return err
+}
+
+// makeWay sees to it that there is a place for c, and returns what it removed.
+func (db *DB) makeWay(tx *bolt.Tx, c config.Candidate) (oldest config.Candidate, err error) {
+	b, err := bucketOf(tx, bucketCandidates)
+	if err != nil || b.Get([]byte(c.Owner)) != nil {
+		return oldest, err
+	}
+	kept, err := readTally(tx, bucketCandidates)
+	if err != nil || kept.count < config.MaxCandidates {
+		return oldest, err
+	}
+	err = db.each(tx, bucketCandidates, func(key, payload []byte) error {
+		var other config.Candidate
+		if err := unmarshal(bucketCandidates, key, payload, &other); err != nil {
+			return err
+		}
+		if oldest.Owner == "" || other.Modified.Before(oldest.Modified) {
+			oldest = other
+		}
+		return nil
+	})
+	if err != nil {
+		return oldest, err
+	}
+	if !oldest.Abandoned(c.Modified) {
+		return oldest, &config.FullError{Oldest: oldest}
+	}
+	_, err = removeCandidate(tx, oldest.Owner)
+	return oldest, err
 }
 
 // DeleteCandidate implements config.Store. It works on damaged records too.

@@ -36,7 +36,8 @@ type Problem struct {
 	Bucket string // "" if the file as a whole is meant
 	Key    string // in a form people can read; "" if the bucket as a whole is meant
 	Reason string
-	Fatal  bool // the store does not open with it; otherwise a record cannot be used, and that is all
+	Next   string // what mends it; "" if only a backup does
+	Fatal  bool   // the store does not open with it; otherwise a record cannot be used, and that is all
 }
 
 func (r *Report) add(p Problem) {
@@ -206,7 +207,8 @@ func inspect(tx *bolt.Tx, v int) Report {
 		found, err := count(tx, name)
 		r.Records += found.count
 		for _, b := range found.bad {
-			r.add(Problem{Bucket: b.Bucket, Key: readableKey(b.Bucket, b.Key), Reason: b.Reason})
+			r.add(Problem{Bucket: b.Bucket, Key: readableKey(b.Bucket, b.Key), Reason: b.Reason, Next: remedy(b.Bucket),
+				Fatal: b.Bucket == bucketMeta && b.Key == keyInstance})
 		}
 		if err != nil {
 			r.add(Problem{Bucket: name, Reason: detailOf(err), Fatal: true})
@@ -215,9 +217,12 @@ func inspect(tx *bolt.Tx, v int) Report {
 	var broken *audit.BrokenError
 	switch r.Head, err = followChain(tx); {
 	case errors.As(err, &broken):
-		r.add(Problem{Bucket: bucketAudit, Key: fmt.Sprint(broken.Seq), Reason: "the audit chain is broken here: " + broken.Reason})
+		r.add(Problem{Bucket: bucketAudit, Key: fmt.Sprint(broken.Seq), Reason: "the audit chain is broken here: " + broken.Reason, Next: remedy(bucketAudit)})
 	case err != nil && !errors.Is(err, ErrBadRecord): // which is listed already
-		r.add(Problem{Bucket: bucketAudit, Reason: detailOf(err)})
+		r.add(Problem{Bucket: bucketAudit, Reason: detailOf(err), Next: remedy(bucketAudit)})
+	}
+	if _, err := auditHead(tx, func(error) error { return nil }); errors.As(err, &broken) {
+		r.add(Problem{Bucket: bucketAudit, Reason: "no record can be added: " + broken.Reason, Next: nextNoAudit})
 	}
 	return r
 }
@@ -277,7 +282,7 @@ func followChain(tx *bolt.Tx) (head audit.Head, err error) {
 	return head, audit.Verify(func(yield func(audit.Record, error) bool) {
 		c := b.Cursor()
 		for key, value := c.First(); key != nil; key, value = c.Next() {
-			r, err := decodeAudit(key, value)
+			r, err := sealedAudit(key, value)
 			var bad *BadRecord
 			if errors.As(err, &bad) {
 				err = &audit.BrokenError{Seq: seqOf(key), Reason: "it is damaged: " + bad.Reason}

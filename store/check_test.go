@@ -9,10 +9,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
 
 	"ze.internal/ze/appliance/audit"
+	"ze.internal/ze/appliance/config"
 )
 
 // problems returns what a check says, one line each.
@@ -208,5 +210,80 @@ func TestCheckOmits(t *testing.T) {
 	}
 	if len(r.Problems) != maxProblems || r.Omitted != 7 {
 		t.Errorf("%d listed, %d omitted", len(r.Problems), r.Omitted)
+	}
+}
+
+// Every bucket has something to say about a damaged record in it.
+func TestRemedies(t *testing.T) {
+	for _, bucket := range buckets {
+		if remedy(bucket) == "" {
+			t.Errorf("%s: no remedy", bucket)
+		}
+	}
+	// Without the record of the instance the store does not open, and the check says so.
+	o := options(privateDir(t))
+	check(t, openTest(t, o).Close())
+	change(t, o, func(tx *bolt.Tx) error { return spoil(tx.Bucket([]byte(bucketMeta)), []byte(keyInstance), 8) })
+	if _, err := Open(o); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "store restore BACKUP`") {
+		t.Errorf("open: %v", err)
+	}
+	if r := checkBoth(t, o); len(r.Problems) != 1 || !r.Problems[0].Fatal {
+		t.Errorf("check: %s", problems(r))
+	}
+}
+
+// What the remedies say works, and leaves nothing damaged.
+func TestRemediesWork(t *testing.T) {
+	ctx := t.Context()
+	blob := []byte("text")
+	sum := sha256.Sum256(blob)
+	put := func(db *DB) error { _, err := db.PutBlob(ctx, "a", blob); return err }
+	remove := func(db *DB) error { return db.DeleteBlob(ctx, "a") }
+	discard := func(db *DB) error { return db.DeleteCandidate(ctx, "x") }
+	commit := func(db *DB) error {
+		return db.CommitRevision(ctx, config.Step{Revision: config.NewRevision(2, now, "x", "config import", "", []byte("c"))})
+	}
+	for what, row := range map[string]struct {
+		bucket string
+		key    []byte
+		mend   func(db *DB) error
+		stays  bool
+	}{
+		"blob put":               {bucketBlobs, []byte("a"), put, false},
+		"blob removed":           {bucketBlobs, []byte("a"), remove, false},
+		"bytes of a blob":        {bucketBlobData, sum[:], put, false},
+		"bytes of a blob gone":   {bucketBlobData, sum[:], remove, false},
+		"candidate":              {bucketCandidates, []byte("x"), discard, false},
+		"text of a candidate":    {bucketCandidateTexts, []byte("x"), discard, false},
+		"confirmation":           {bucketConfirm, []byte(keyPending), commit, false},
+		"newest revision":        {bucketRevisions, seqKey(2), commit, true},
+		"text of newest":         {bucketRevisionTexts, seqKey(2), commit, true},
+		"text of an earlier one": {bucketRevisionTexts, seqKey(1), commit, true},
+	} {
+		o := options(privateDir(t))
+		db := openTest(t, o)
+		check(t, put(db))
+		check(t, db.CommitRevision(ctx, config.Step{Revision: config.NewRevision(0, now, "x", "commit", "", []byte("a"))}))
+		check(t, db.CommitRevision(ctx, config.Step{
+			Revision: config.NewRevision(1, now, "x", "commit confirmed 60", "", []byte("b")),
+			Confirm:  &config.Confirm{Revision: 2, RevertTo: 1, Deadline: now.Add(time.Minute)},
+		}))
+		check(t, db.PutCandidate(ctx, config.Candidate{Owner: "x", Base: 2, Text: []byte("d")}))
+		check(t, db.Close())
+		change(t, o, func(tx *bolt.Tx) error { return spoil(tx.Bucket([]byte(row.bucket)), row.key, recordHeader) })
+		if r := checkBoth(t, o); len(r.Problems) != 1 || r.Problems[0].Next == "" {
+			t.Errorf("%s: %s", what, problems(r))
+		}
+		db = openTest(t, o)
+		if err := row.mend(db); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		bad, err := db.CheckRecords(ctx)
+		if err != nil || len(bad) > 0 != row.stays {
+			t.Errorf("%s: afterwards %v, %v", what, bad, err)
+		}
+		if latest, err := db.LatestRevision(ctx); err != nil {
+			t.Errorf("%s: newest revision %+v, %v", what, latest, err)
+		}
 	}
 }

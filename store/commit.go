@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -193,12 +194,14 @@ func (db *DB) transact(batch []*step) (failed int, err error) {
 	}
 	if err := tx.Commit(); err != nil {
 		err = commitError(db.path, err)
+		db.full.Store(errors.Is(err, ErrNoSpace))
 		if isFailure(err) {
 			db.fail(err)
 		}
 		return len(batch), err
 	}
 	first = seq
+	db.full.Store(false)
 	db.commits.Observe(time.Since(start).Seconds())
 	return len(batch), nil
 }

@@ -265,7 +265,7 @@ func TestPendingAuditIsOneTransaction(t *testing.T) {
 	ctx := audit.WithPending(t.Context(), pending)
 	before := transactions(t, db)
 	// A change that does not come about takes nothing along.
-	if err := db.DeleteToken(ctx, "a"); !errors.Is(err, access.ErrNoToken) {
+	if err := revoke(ctx, db, "a"); !errors.Is(err, access.ErrNoToken) {
 		t.Fatal(err)
 	}
 	if _, done := pending.Seq(); done || transactions(t, db) != before {
@@ -296,7 +296,7 @@ func TestPendingAuditInABatch(t *testing.T) {
 		wg.Go(func() {
 			ctx := audit.WithPending(t.Context(), pending[i])
 			if i == 2 {
-				if err := db.DeleteToken(ctx, "none"); !errors.Is(err, access.ErrNoToken) {
+				if err := revoke(ctx, db, "none"); !errors.Is(err, access.ErrNoToken) {
 					t.Error(err)
 				}
 				return
@@ -350,5 +350,46 @@ func TestPanicInABatch(t *testing.T) {
 	}
 	if err := db.CreateToken(t.Context(), testToken("a")); !errors.Is(err, ErrFailed) {
 		t.Errorf("afterwards: %v", err)
+	}
+}
+
+// A file that grows does not wait for those who read it for long: a backup, a check.
+func TestGrowsWhileOthersRead(t *testing.T) {
+	db := openTest(t, options(privateDir(t)))
+	before, err := db.Stats(t.Context())
+	check(t, err)
+	_, err = db.PutBlob(t.Context(), "small", make([]byte, 100<<10))
+	check(t, err)
+	if first, err := db.Stats(t.Context()); err != nil || first.Size > before.Size+3<<20 {
+		t.Errorf("for a small change the file grew from %d to %d bytes: %v", before.Size, first.Size, err)
+	}
+	entered, leave, read := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		read <- db.view(context.Background(), func(*bolt.Tx) error { close(entered); <-leave; return nil })
+	}()
+	<-entered
+	wrote := make(chan error, 1)
+	go func() {
+		for i := range 6 {
+			ctx := audit.WithPending(context.Background(), audit.NewPending(callRecords()...))
+			if _, err := db.PutBlob(ctx, fmt.Sprint(i), []byte(strings.Repeat(fmt.Sprint(i), 1<<20))); err != nil {
+				wrote <- err
+				return
+			}
+		}
+		wrote <- nil
+	}()
+	select {
+	case err := <-wrote:
+		check(t, err)
+	case <-time.After(10 * time.Second):
+		t.Error("the changes wait for the reader")
+	}
+	close(leave)
+	check(t, <-read)
+	after, err := db.Stats(t.Context())
+	check(t, err)
+	if after.Size < before.Size+6<<20 {
+		t.Errorf("the file grew from %d to %d bytes", before.Size, after.Size)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	bolt "go.etcd.io/bbolt"
@@ -58,7 +59,7 @@ func (db *DB) CommitRevision(ctx context.Context, s config.Step) error {
 	})
 }
 
-// Revision implements config.Store. ErrBadRecord.
+// Revision implements config.Store. A *config.DamagedError is ErrBadRecord.
 func (db *DB) Revision(ctx context.Context, n uint64) (config.Revision, error) {
 	var r config.Revision
 	err := db.view(ctx, func(tx *bolt.Tx) (err error) {
@@ -68,8 +69,8 @@ func (db *DB) Revision(ctx context.Context, n uint64) (config.Revision, error) {
 	return r, err
 }
 
-// LatestRevision implements config.Store. ErrBadRecord if the newest revision is
-// damaged, and not the one before.
+// LatestRevision implements config.Store. If the newest revision is damaged that
+// is the answer, and not the one before.
 func (db *DB) LatestRevision(ctx context.Context) (config.Revision, error) {
 	var r config.Revision
 	err := db.view(ctx, func(tx *bolt.Tx) error {
@@ -141,6 +142,14 @@ func lastRevision(tx *bolt.Tx) (uint64, error) {
 }
 
 func revision(tx *bolt.Tx, n uint64) (config.Revision, error) {
+	r, err := readRevision(tx, n)
+	if errors.Is(err, ErrBadRecord) {
+		err = &config.DamagedError{Number: n, Err: err}
+	}
+	return r, err
+}
+
+func readRevision(tx *bolt.Tx, n uint64) (config.Revision, error) {
 	var r config.Revision
 	ok, err := getJSON(tx, bucketRevisions, seqKey(n), &r)
 	if err != nil {

@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/rs/zerolog"
 
 	"ze.internal/ze/appliance/config"
 )
@@ -78,6 +82,40 @@ func TestCommitStep(t *testing.T) {
 			t.Errorf("owner %q: %v", owner, err)
 		}
 	}
+}
+
+// TestCandidatesAreLimited: a new one beyond the limit is refused, unless the
+// oldest was left alone for long: then it makes way, and the log says so.
+func TestCandidatesAreLimited(t *testing.T) {
+	var logged bytes.Buffer
+	ctx, o := t.Context(), options(privateDir(t))
+	o.Logger = zerolog.New(&logged)
+	db := openTest(t, o)
+	put := func(owner string, at time.Time) error {
+		return db.PutCandidate(ctx, config.Candidate{Owner: owner, Modified: at, Text: []byte(owner + ";")})
+	}
+	for i := range config.MaxCandidates {
+		check(t, put(fmt.Sprint("o", i), now.Add(time.Duration(-i)*time.Minute)))
+	}
+	oldest := fmt.Sprint("o", config.MaxCandidates-1)
+	var full *config.FullError
+	if err := put("new", now); !errors.As(err, &full) || full.Oldest.Owner != oldest {
+		t.Errorf("one too many: %v", err)
+	}
+	check(t, put(oldest, now)) // its own may always be changed
+	if err := put("new", now.AddDate(0, 0, 6)); !errors.As(err, &full) {
+		t.Errorf("before the oldest is abandoned: %v", err)
+	}
+	check(t, put("new", now.AddDate(0, 0, 7)))
+	oldest = fmt.Sprint("o", config.MaxCandidates-2)
+	if _, err := db.Candidate(ctx, oldest); !errors.Is(err, config.ErrNoCandidate) || !strings.Contains(logged.String(), oldest) {
+		t.Errorf("the abandoned one: %v; log: %s", err, logged.String())
+	}
+	if c, err := db.Candidate(ctx, "new"); err != nil || string(c.Text) != "new;" {
+		t.Errorf("%+v %v", c, err)
+	}
+	check(t, db.DeleteCandidate(ctx, "o0"))
+	check(t, put("another", now))
 }
 
 // TestLaterBuckets: a database from before candidates gets their buckets when it

@@ -344,7 +344,7 @@ func TestBadRecordDisablesOnlyItself(t *testing.T) {
 		t.Errorf("damaged token: %v", err)
 	}
 	for _, name := range []string{"token-01", "token-02"} {
-		check(t, db.DeleteToken(t.Context(), name))
+		check(t, revoke(t.Context(), db, name))
 		check(t, db.CreateToken(t.Context(), testToken(name)))
 	}
 	check(t, db.ReplaceAnnouncements(t.Context(), []bgp.Announcement{testAnnouncement("small", 3)}, nil))

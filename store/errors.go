@@ -30,8 +30,9 @@ var (
 
 // What to do next, for errors that can come from several places.
 const (
-	nextFailed = "check the disk and the kernel's log, then start the daemon again; what was acknowledged is on disk"
-	nextSpace  = "free space on this file system; reads go on, and writes work again as soon as there is room"
+	nextFailed  = "check the disk and the kernel's log, then start the daemon again; what was acknowledged is on disk"
+	nextNoAudit = "the audit log takes no records, and nothing is changed without one: everything can be read and nothing changed, until a backup is in the place of the database or a new one is made with ze init --force, which keeps this one aside"
+	nextSpace   = "free space on this file system; reads go on, and writes work again as soon as there is room"
 )
 
 // Error is a failure of the store as a whole: what is wrong, with which file,
@@ -98,6 +99,11 @@ func shellWord(s string) string {
 func nextDamaged(path string) string {
 	return "the file was not changed; list what is wrong with " + zeCommand(path, "store check") +
 		", put a backup in its place with " + zeCommand(path, "store restore BACKUP")
+}
+
+func nextEndless(path string) string {
+	return "everything can be read, and nothing is changed without an audit record; put a backup in the place of the database with " +
+		zeCommand(path, "store restore BACKUP") + ", or keep this one aside and begin anew with " + zeCommand(path, "init --force")
 }
 
 func nextFallback(path string) string {

@@ -42,7 +42,7 @@ func fill(t testing.TB, db *DB) {
 		check(t, db.CreateToken(ctx, testToken(fmt.Sprintf("token-%02d", i))))
 	}
 	for i := range 5 {
-		check(t, db.DeleteToken(ctx, fmt.Sprintf("token-%02d", i*7)))
+		check(t, revoke(ctx, db, fmt.Sprintf("token-%02d", i*7)))
 	}
 	var records []audit.Record
 	for i := range 150 {

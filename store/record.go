@@ -81,12 +81,12 @@ type BadRecord struct {
 
 // Error implements error.
 func (b *BadRecord) Error() string {
-	return fmt.Sprintf("record %q in %s: %v: %s; write it again, delete it, or restore a backup", b.Key, b.Bucket, ErrBadRecord, b.Reason)
+	return fmt.Sprintf("record %q in %s: %v: %s", readableKey(b.Bucket, b.Key), b.Bucket, ErrBadRecord, b.Reason)
 }
 
 // Outage says what the user can do about it: see Error.Outage.
 func (b *BadRecord) Outage() (message, next string) {
-	return fmt.Sprintf("the store: a record in %s is damaged", b.Bucket), "store check lists what is damaged; store restore brings a backup back"
+	return fmt.Sprintf("the store: record %q in %s is damaged", readableKey(b.Bucket, b.Key), b.Bucket), remedy(b.Bucket) + "; or put a backup in the place of the database"
 }
 
 // Unwrap implements errors.Is for ErrBadRecord.
@@ -191,7 +191,7 @@ func (db *DB) skipBad(err error) error {
 	defer db.mu.Unlock()
 	if id := bad.Bucket + "\x00" + bad.Key; !db.reported[id] {
 		db.reported[id] = true
-		db.log.Error().Str("bucket", bad.Bucket).Str("key", fmt.Sprintf("%q", bad.Key)).Str("reason", bad.Reason).Msg("damaged record skipped")
+		db.log.Error().Str("bucket", bad.Bucket).Str("key", readableKey(bad.Bucket, bad.Key)).Str("reason", bad.Reason).Msg("damaged record skipped")
 	}
 	return nil
 }

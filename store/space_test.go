@@ -38,6 +38,9 @@ func fillUp(db *DB) (int, error) {
 			return n, errors.New("the limit had no effect")
 		}
 	}
+	if err := db.Health(ctx); !errors.Is(err, ErrNoSpace) {
+		return n, fmt.Errorf("health of a full disk: %w", err)
+	}
 	select {
 	case <-db.Failed():
 		return n, errors.New("a full disk counts as a failed one")
@@ -85,6 +88,9 @@ func limited(dir string) error {
 	}
 	if _, err := db.PutBlob(context.Background(), "after", make([]byte, 100<<10)); err != nil {
 		return fmt.Errorf("with room again: %w", err)
+	}
+	if err := db.Health(context.Background()); err != nil {
+		return fmt.Errorf("health with room again: %w", err)
 	}
 	return readAll(db, n)
 }

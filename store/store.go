@@ -88,6 +88,7 @@ type DB struct {
 	maintenance chan struct{} // holds one value while nothing works on the file as a whole
 	failing     sync.Once
 	failed      chan struct{} // closed after the first I/O error
+	full        atomic.Bool   // the last write found no space
 	latest      atomic.Int64  // highest time seen, Unix nanoseconds
 
 	commits  prometheus.Histogram
@@ -227,11 +228,16 @@ func (db *DB) prepare(o Options) error {
 	if err := db.loadClock(ctx); err != nil {
 		return err
 	}
+	if _, err := db.AuditHead(ctx); err != nil {
+		db.log.Warn().Err(err).Msg("the audit log takes no records: every change will be refused")
+	}
 	// A crash between the rename and the marker leaves a complete database without one.
 	if err := writeMarker(o.Dir); err != nil {
 		return err
 	}
-	if stats, err := db.Stats(ctx); err != nil {
+	if stats, err := db.Stats(ctx); errors.Is(err, ErrBadRecord) {
+		return damaged(db.path, err.Error())
+	} else if err != nil {
 		return err
 	} else if stats.Size > o.compactAbove && stats.Free > stats.Size/2 {
 		if _, err := db.Compact(ctx); err != nil {
@@ -240,6 +246,15 @@ func (db *DB) prepare(o Options) error {
 	}
 	return nil
 }
+
+// A file that outgrows its mapping is mapped anew, and for that a change waits
+// for every reader: a backup, a check. So far more is mapped than there is, which
+// takes addresses and no memory. bbolt then grows the file by steps rather than
+// to the size of the mapping.
+const (
+	mapSize  = 1 << 30
+	growStep = 1 << 20
+)
 
 // openBolt opens the file with our settings. NoFreelistSync keeps the list of
 // free pages out of the file: one structure less to be torn by a crash, at the
@@ -261,7 +276,7 @@ func openBolt(name, file string, o bolt.Options) (b *bolt.DB, err error) {
 			b, err = nil, damaged(name, fmt.Sprint(r))
 		}
 	}()
-	o.NoFreelistSync, o.FreelistType = true, bolt.FreelistMapType
+	o.NoFreelistSync, o.FreelistType, o.InitialMmapSize = true, bolt.FreelistMapType, mapSize
 	o.OpenFile = func(_ string, flag int, mode os.FileMode) (*os.File, error) {
 		// Without O_CREATE: a file that vanished must not come back empty.
 		f, err := os.OpenFile(file, flag&^os.O_CREATE, mode)
@@ -272,6 +287,7 @@ func openBolt(name, file string, o bolt.Options) (b *bolt.DB, err error) {
 	if err != nil {
 		return nil, openError(name, err)
 	}
+	b.AllocSize = growStep
 	return b, nil
 }
 
@@ -290,6 +306,22 @@ func (db *DB) Close() error {
 // the daemon is to exit. A commit after a failed sync could report success for
 // pages the kernel has already dropped, so there is no trying again.
 func (db *DB) Failed() <-chan struct{} { return db.failed }
+
+// Health returns what keeps the store from taking changes: that it has failed,
+// that the last write found no space, or that the audit log, without which
+// nothing is changed, takes no records. nil: nothing that is known.
+func (db *DB) Health(ctx context.Context) error {
+	select {
+	case <-db.failed:
+		return &Error{Kind: ErrFailed, Path: db.path, Next: nextFailed}
+	default:
+	}
+	if db.full.Load() {
+		return &Error{Kind: ErrNoSpace, Path: db.path, Next: nextSpace}
+	}
+	_, err := db.AuditHead(ctx)
+	return err
+}
 
 // view runs fn in a read transaction. Nothing fn got from the transaction may
 // be used after it: the memory is the file's.

@@ -94,11 +94,11 @@ func TestTokensRoundTrip(t *testing.T) {
 	if err := db.CreateToken(ctx, same); !errors.Is(err, access.ErrTokenExists) {
 		t.Errorf("second token b: %v", err)
 	}
-	check(t, db.DeleteToken(ctx, "b"))
+	check(t, revoke(ctx, db, "b"))
 	if _, err := db.TokenByDigest(ctx, want[1].Digest); !errors.Is(err, access.ErrNoToken) {
 		t.Errorf("revoked token: %v", err)
 	}
-	if err := db.DeleteToken(ctx, "b"); !errors.Is(err, access.ErrNoToken) {
+	if err := revoke(ctx, db, "b"); !errors.Is(err, access.ErrNoToken) {
 		t.Errorf("second delete: %v", err)
 	}
 	check(t, db.CreateToken(ctx, testToken("b")))
@@ -239,7 +239,7 @@ func TestContextEndsWaitForWriter(t *testing.T) {
 	}()
 	<-entered
 	cancel()
-	if err := db.DeleteToken(ctx, "x"); !errors.Is(err, context.Canceled) {
+	if err := revoke(ctx, db, "x"); !errors.Is(err, context.Canceled) {
 		t.Errorf("blocked write: %v", err)
 	}
 	close(leave)

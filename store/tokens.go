@@ -19,6 +19,7 @@ var _ access.TokenStore = (*DB)(nil)
 type tokenRecord struct {
 	Name     string    `json:"name"`
 	Accessor string    `json:"accessor"`
+	Origin   string    `json:"origin,omitempty"`
 	Scope    string    `json:"scope"`
 	Allow    []string  `json:"allow,omitempty"`
 	Deny     []string  `json:"deny,omitempty"`
@@ -38,14 +39,14 @@ func decodeToken(digest, payload []byte) (access.Token, error) {
 		return access.Token{}, badRecord(bucketTokens, digest, fmt.Sprintf("scope %q", r.Scope))
 	}
 	return access.Token{
-		Name: r.Name, Accessor: r.Accessor, Digest: [32]byte(digest), Scope: scope,
+		Name: r.Name, Accessor: r.Accessor, Origin: r.Origin, Digest: [32]byte(digest), Scope: scope,
 		Allow: r.Allow, Deny: r.Deny, Created: r.Created, Used: r.Used, Expires: r.Expires, Rotated: r.Rotated,
 	}, nil
 }
 
 func putToken(tx *bolt.Tx, t access.Token) error {
 	return putJSON(tx, bucketTokens, t.Digest[:], tokenRecord{
-		Name: t.Name, Accessor: t.Accessor, Scope: t.Scope.String(), Allow: t.Allow, Deny: t.Deny,
+		Name: t.Name, Accessor: t.Accessor, Origin: t.Origin, Scope: t.Scope.String(), Allow: t.Allow, Deny: t.Deny,
 		Created: t.Created.UTC(), Used: t.Used.UTC(), Expires: t.Expires.UTC(), Rotated: t.Rotated,
 	})
 }
@@ -147,10 +148,11 @@ func (db *DB) RotateToken(ctx context.Context, name string, next access.Token, u
 			return fmt.Errorf("rotate token %s: %w", name, err)
 		}
 		// Only the secret before this one goes on working, not those before it.
-		if _, err := db.removeToken(tx, name); err != nil {
+		if _, _, err := db.removeToken(tx, name); err != nil {
 			return err
 		}
 		rotated = old
+		rotated.Origin = cmp.Or(old.Origin, old.Accessor)
 		rotated.Digest, rotated.Accessor, rotated.Created, rotated.Used = next.Digest, next.Accessor, next.Created, time.Time{}
 		if err := putToken(tx, rotated); err != nil {
 			return err
@@ -194,43 +196,55 @@ func (db *DB) UseTokens(ctx context.Context, used map[[32]byte]time.Time) error 
 
 // DeleteToken implements access.TokenStore. It works on damaged records too: a
 // token must always be revocable.
-func (db *DB) DeleteToken(ctx context.Context, name string) error {
-	return db.update(ctx, func(tx *bolt.Tx) error {
-		found, err := db.removeToken(tx, name)
+func (db *DB) DeleteToken(ctx context.Context, name string) (owned bool, err error) {
+	err = db.update(ctx, func(tx *bolt.Tx) error {
+		owned = false
+		owners, found, err := db.removeToken(tx, name)
 		if err == nil && !found {
 			err = fmt.Errorf("delete token %s: %w", name, access.ErrNoToken)
 		}
+		for _, owner := range owners {
+			if err != nil {
+				break
+			}
+			var had bool
+			had, err = removeCandidate(tx, owner)
+			owned = owned || had
+		}
 		return err
 	})
+	return owned, err
 }
 
-// removeToken removes every secret of a token and reports whether there was one.
-func (db *DB) removeToken(tx *bolt.Tx, name string) (found bool, err error) {
+// removeToken removes every secret of a token, reports whether there was one,
+// and returns the owners they stood for.
+func (db *DB) removeToken(tx *bolt.Tx, name string) (owners []string, found bool, err error) {
 	// Not by way of the name record alone: that may be the damaged one.
 	var digests [][]byte
 	if err := db.eachToken(tx, func(t access.Token) error {
 		if t.Name == name {
 			digests = append(digests, t.Digest[:])
+			owners = append(owners, t.Owner())
 		}
 		return nil
 	}); err != nil {
-		return false, err
+		return nil, false, err
 	}
 	switch digest, err := get(tx, bucketTokenNames, []byte(name)); {
 	case db.skipBad(err) != nil:
-		return false, err
+		return nil, false, err
 	case digest != nil:
 		digests = append(digests, append([]byte(nil), digest...))
 	}
 	if found, err = remove(tx, bucketTokenNames, []byte(name)); err != nil {
-		return false, err
+		return nil, false, err
 	}
 	for _, d := range digests {
 		ok, err := remove(tx, bucketTokens, d)
 		if err != nil {
-			return false, err
+			return nil, false, err
 		}
 		found = found || ok
 	}
-	return found, nil
+	return owners, found, nil
 }

@@ -5,6 +5,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,9 +44,19 @@ func ParseScope(name string) (Scope, bool) {
 type Principal struct {
 	Name     string   // token name, identity name, or the local user's name
 	Accessor string   // public handle of the credential, for logs and listings; never the secret
+	Origin   string   // accessor before the first rotation; "": Accessor, the secret was never replaced
 	Scope    Scope    // what it may do everywhere
 	Allow    []string // command path prefixes allowed beyond Scope
 	Deny     []string // command path prefixes refused; deny beats allow and scope
+}
+
+// Owner names the principal as the owner of what is kept for it, whatever
+// surface it comes by. Of a token, all secrets that follow each other are one
+// owner; one created anew under the same name is another.
+func (p *Principal) Owner() string { return owner(p.Name, p.Accessor, p.Origin) }
+
+func owner(name, accessor, origin string) string {
+	return name + " (" + cmp.Or(origin, accessor) + ")"
 }
 
 // May reports whether the principal may run the command at path (words joined
@@ -104,6 +115,7 @@ func hasPathPrefix(path, prefix string) bool {
 type Token struct {
 	Name     string
 	Accessor string   // public handle, shown in lists and the audit log
+	Origin   string   // accessor before the first rotation; "": never rotated
 	Digest   [32]byte // SHA-256 of the secret
 	Scope    Scope
 	Allow    []string
@@ -113,6 +125,9 @@ type Token struct {
 	Expires  time.Time // zero: never
 	Rotated  bool      // the secret was replaced; this one works until it expires
 }
+
+// Owner is Principal.Owner of who brings the token.
+func (t Token) Owner() string { return owner(t.Name, t.Accessor, t.Origin) }
 
 // Errors a TokenStore returns; test with errors.Is.
 var (
@@ -126,9 +141,11 @@ type TokenStore interface {
 	TokenByDigest(ctx context.Context, digest [32]byte) (Token, error) // ErrNoToken
 	Tokens(ctx context.Context) ([]Token, error)                       // sorted by name, a rotated one after its successor
 	CreateToken(ctx context.Context, t Token) error                    // ErrTokenExists
-	DeleteToken(ctx context.Context, name string) error                // rotated ones too; ErrNoToken
+	// DeleteToken removes every secret of the token called name, and what is kept
+	// for its owner; owned reports whether there was any. ErrNoToken.
+	DeleteToken(ctx context.Context, name string) (owned bool, err error)
 	// RotateToken gives the token called name the digest, accessor and time of
-	// creation of next, and returns it. Its old secret works until a time; zero:
+	// creation of next, and returns it; its owner stays the same. Its old secret works until a time; zero:
 	// not any more. ErrNoToken.
 	RotateToken(ctx context.Context, name string, next Token, until time.Time) (Token, error)
 	// UseTokens keeps when tokens, by digest, were used last. One that is gone

@@ -93,7 +93,7 @@ func (o AuthOptions) Prepare() (*Credentials, error) {
 	c := &Credentials{store: o.Store, usage: o.Usage}
 	switch o.Mode {
 	case ModeNone:
-		c.open = &Principal{Name: "anonymous", Accessor: "none", Scope: Admin}
+		c.open = &Principal{Name: NameAnonymous, Accessor: "none", Scope: Admin}
 		return c, nil
 	case ModeBearer, ModeBearerList:
 	default:
@@ -184,7 +184,7 @@ func (c *Credentials) bearer(ctx context.Context, authorization string) (*Princi
 	if c.usage != nil {
 		c.usage.used(digest, now)
 	}
-	return &Principal{Name: t.Name, Accessor: t.Accessor, Scope: t.Scope, Allow: t.Allow, Deny: t.Deny}, nil
+	return &Principal{Name: t.Name, Accessor: t.Accessor, Origin: t.Origin, Scope: t.Scope, Allow: t.Allow, Deny: t.Deny}, nil
 }
 
 // maxSecret bounds the work an unauthenticated caller can ask for.

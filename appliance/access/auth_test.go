@@ -69,10 +69,12 @@ func (s *tokens) UseTokens(_ context.Context, used map[[32]byte]time.Time) error
 func (s *tokens) RotateToken(context.Context, string, Token, time.Time) (Token, error) {
 	return Token{}, errors.ErrUnsupported
 }
-func (s *tokens) Tokens(context.Context) ([]Token, error)   { return nil, errors.ErrUnsupported }
-func (s *tokens) CreateToken(context.Context, Token) error  { return errors.ErrUnsupported }
-func (s *tokens) DeleteToken(context.Context, string) error { return errors.ErrUnsupported }
-func (s *tokens) add(secret string, t Token)                { s.byDigest[DigestOf(secret)] = t }
+func (s *tokens) Tokens(context.Context) ([]Token, error)  { return nil, errors.ErrUnsupported }
+func (s *tokens) CreateToken(context.Context, Token) error { return errors.ErrUnsupported }
+func (s *tokens) DeleteToken(context.Context, string) (bool, error) {
+	return false, errors.ErrUnsupported
+}
+func (s *tokens) add(secret string, t Token) { s.byDigest[DigestOf(secret)] = t }
 
 func TestSecrets(t *testing.T) {
 	secret, other := NewSecret(rand.Reader), NewSecret(rand.Reader)

@@ -1,6 +1,12 @@
 // Package audit keeps the append-only, hash-chained record of every call. It
 // owns the record's form and when it reaches the disk; it must not know
 // commands, surfaces or the database, which appends through Store.
+//
+// Recorded are calls of commands and tools, reads included, and every request to
+// call something that is refused: of nobody known, from a foreign origin, beyond
+// a limit, malformed. What only says what could be called, as tools/list and
+// server/discover of MCP, is no call: answered it leaves no record, refused it
+// does. Metrics and health leave none.
 package audit
 
 import (

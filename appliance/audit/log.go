@@ -50,6 +50,7 @@ type Log struct {
 	done  chan struct{}
 
 	retention atomic.Pointer[Retention]
+	trouble   trouble // the writer's
 
 	mu      sync.Mutex // guards the following
 	notes   []Record
@@ -363,8 +364,13 @@ func (l *Log) append(records []Record) error {
 	}
 	if err := l.store.AppendAudit(context.Background(), records); err != nil {
 		l.failures.Inc()
-		l.log.Error().Err(err).Int("records", len(records)).Msg("audit records not written")
+		if unsaid, say := l.trouble.report(err, l.clock()); say {
+			l.log.Error().Err(err).Int("records", len(records)).Uint64("repeated", unsaid).Msg("audit records not written")
+		}
 		return fmt.Errorf("record call: %w: %w", ErrUnavailable, err)
+	}
+	if l.trouble.over() {
+		l.log.Info().Msg("audit records are written again")
 	}
 	l.count(records)
 	return nil

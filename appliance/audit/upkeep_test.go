@@ -1,12 +1,17 @@
 package audit
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/rs/zerolog"
 )
 
 // What was recorded a while ago, or too long ago in number, goes in small steps
@@ -229,5 +234,56 @@ func TestSearch(t *testing.T) {
 		}
 		d.set(nil)
 		stop(t, l)
+	})
+}
+
+// TestTroubleIsReportedSeldom: the same failure is not in the log ten times a
+// second; another one, and the end of it, are there at once.
+func TestTroubleIsReportedSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		d := &disk{err: errors.New("no space")}
+		l := NewLog(Options{Store: d, Logger: zerolog.New(&log)})
+		l.Start()
+		l.Note(Record{Command: "read"})
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		lines := func(want string) int { return strings.Count(log.String(), want) }
+		// After 1, 2, 4 … 512 s, and then every ten minutes.
+		if n := lines("no space"); n < 10 || n > 20 {
+			t.Errorf("%d lines in an hour", n)
+		}
+		d.set(errors.New("another"))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if n := lines("another"); n != 1 && n != 2 {
+			t.Errorf("%d lines for another failure", n)
+		}
+		if lines("written again") != 0 {
+			t.Error("the end is reported before it comes")
+		}
+		d.set(nil)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if n := lines("written again"); n != 1 {
+			t.Errorf("its end is reported %d times", n)
+		}
+		stop(t, l)
+		total := 0
+		for line := range strings.Lines(log.String()) {
+			var said struct {
+				Error    string `json:"error"`
+				Repeated int    `json:"repeated"`
+			}
+			if err := json.Unmarshal([]byte(line), &said); err != nil {
+				t.Fatal(err)
+			}
+			if said.Error == "no space" {
+				total += 1 + said.Repeated
+			}
+		}
+		if total < 10*60*45 {
+			t.Errorf("%d failures are accounted for", total)
+		}
 	})
 }

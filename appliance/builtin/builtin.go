@@ -38,10 +38,12 @@ func Models() []schema.Source {
 // Deps are the rooms the commands act on.
 type Deps struct {
 	Registry *command.Registry
+	Every    *command.Registry // also what cannot run while no daemon does
 	System   System
 	BGP      BGP
 	Tokens   Tokens
 	Usage    TokenUsage // may be nil: then only what is kept is known
+	Callers  Callers
 	Audit    Audit
 	Config   *config.Manager
 	Store    Store

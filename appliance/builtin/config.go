@@ -41,9 +41,6 @@ type drafted struct {
 	Modified time.Time `json:"modified,omitzero"`
 }
 
-// owner names whose candidate a call works on, whatever surface it comes by.
-func owner(p *access.Principal) string { return p.Name + " (" + p.Accessor + ")" }
-
 func (d Deps) config(r runs) {
 	d.configCandidate(r)
 	d.configCommit(r)
@@ -74,7 +71,7 @@ func (d Deps) configCandidate(r runs) {
 			if err := r.Bind(&in); err != nil {
 				return nil, err
 			}
-			c, err := do(ctx, owner(r.Principal), in.Words)
+			c, err := do(ctx, r.Principal.Owner(), in.Words)
 			return drafted{c.Base, c.Modified}, configError(err, "words")
 		}
 	}
@@ -88,11 +85,11 @@ func (d Deps) configCandidate(r runs) {
 		if err := r.Bind(&in); err != nil {
 			return nil, err
 		}
-		c, err := d.Config.Load(ctx, owner(r.Principal), []byte(in.Text), in.Base)
+		c, err := d.Config.Load(ctx, r.Principal.Owner(), []byte(in.Text), in.Base)
 		return drafted{c.Base, c.Modified}, configError(err, "text")
 	}
 	r["request-config-discard"] = func(ctx context.Context, r *command.Request) (any, error) {
-		err := d.Config.Discard(ctx, owner(r.Principal))
+		err := d.Config.Discard(ctx, r.Principal.Owner())
 		discarded := !errors.Is(err, config.ErrNoCandidate)
 		if !discarded {
 			err = nil
@@ -102,7 +99,7 @@ func (d Deps) configCandidate(r runs) {
 		}{discarded}, configError(err, "")
 	}
 	r["request-config-validate"] = func(ctx context.Context, r *command.Request) (any, error) {
-		err := d.Config.Validate(ctx, owner(r.Principal))
+		err := d.Config.Validate(ctx, r.Principal.Owner())
 		return struct {
 			Valid bool `json:"valid"`
 		}{true}, configError(err, "")
@@ -115,7 +112,7 @@ func mayCommit(p *access.Principal) error {
 	if p.Scope >= access.Admin && len(p.Deny) == 0 {
 		return nil
 	}
-	return &command.Error{Code: command.Conflict, Message: "a configuration can hand out every right, so committing one takes scope admin and no denied commands",
+	return &command.Error{Code: command.Forbidden, Message: "a configuration can hand out every right, so committing one takes scope admin and no denied commands",
 		Actions: []string{"have an administrator commit it; show config diff shows your candidate"}}
 }
 
@@ -134,7 +131,7 @@ func (d Deps) configCommit(r runs) {
 		if err := mayCommit(r.Principal); err != nil {
 			return nil, err
 		}
-		rev, until, err := d.Config.Commit(ctx, owner(r.Principal), config.CommitOptions{
+		rev, until, err := d.Config.Commit(ctx, r.Principal.Owner(), config.CommitOptions{
 			Who: r.Principal.Name, Comment: in.Comment, Confirm: time.Duration(in.Confirmed) * time.Second,
 		})
 		return struct {
@@ -248,7 +245,7 @@ func (d Deps) configShow(r runs) {
 			return nil, err
 		}
 		if in.Secrets && r.Principal.Scope < access.Admin {
-			return nil, &command.Error{Code: command.Invalid, Field: "secrets", Message: "needs the scope admin",
+			return nil, &command.Error{Code: command.Forbidden, Field: "secrets", Message: "needs the scope admin",
 				Actions: []string{"leave it out; a masked secret stands for the present one when the text is imported"}}
 		}
 		rev, err := d.Config.Running(ctx)
@@ -281,7 +278,7 @@ func (d Deps) configShow(r runs) {
 		}{rev.Number, wait.Deadline.UTC(), text}, err
 	}
 	r["show-config-candidate"] = func(ctx context.Context, r *command.Request) (any, error) {
-		c, err := d.Config.Candidate(ctx, owner(r.Principal))
+		c, err := d.Config.Candidate(ctx, r.Principal.Owner())
 		if err != nil {
 			return nil, configError(err, "")
 		}
@@ -309,7 +306,7 @@ func (d Deps) configShow(r runs) {
 		}{revisionView(rev), text}, err
 	}
 	r["show-config-diff"] = func(ctx context.Context, r *command.Request) (any, error) {
-		diff, err := d.Config.Diff(ctx, owner(r.Principal))
+		diff, err := d.Config.Diff(ctx, r.Principal.Owner())
 		return struct {
 			Changed bool   `json:"changed"`
 			Diff    string `json:"diff"`
@@ -337,66 +334,4 @@ func (d Deps) part(r *command.Request, text []byte) (string, error) {
 	}
 	shown, err := d.Config.Show(text, in.Words)
 	return string(shown), configError(err, "words")
-}
-
-// configError says what a caller is told of a failure: in field, where it is an
-// argument's.
-func configError(err error, field string) error {
-	var problems config.Problems
-	var conflict *config.ConflictError
-	var base *config.BaseError
-	var pending *config.PendingError
-	var file *config.FileError
-	var apply *config.ApplyError
-	e := &command.Error{Code: command.Conflict, Err: err}
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &apply):
-		e.Message = apply.Error()
-		e.Actions = []string{"show status", "change what it names and commit again"}
-	case errors.As(err, &problems):
-		return problemsError(problems, field)
-	case errors.As(err, &conflict):
-		e.Message = conflict.Error()
-		e.Actions = []string{"show config diff", "request config discard, and make the change again"}
-	case errors.As(err, &base):
-		e.Message = base.Error()
-		e.Actions = []string{"show config diff", "request config discard, and make the change again"}
-	case errors.As(err, &pending):
-		e.Message = pending.Error()
-		e.Actions = []string{"request config confirm", fmt.Sprintf("request config rollback %d", pending.Confirm.RevertTo)}
-	case errors.As(err, &file):
-		e.Message = file.Error()
-		e.Actions = []string{"change the file, and then: request reload", "or start the daemon with: ze start"}
-	case errors.Is(err, config.ErrUnchanged):
-		e.Message = "there is nothing to change: that is the running configuration"
-		e.Actions = []string{"show config diff", "show config history"}
-	case errors.Is(err, config.ErrNoConfirm):
-		e.Message = "no commit waits to be confirmed; one whose time is over has been taken back"
-		e.Actions = []string{"show config history"}
-	case errors.Is(err, config.ErrNoCandidate):
-		e.Code, e.Message = command.NotFound, "you have no candidate configuration"
-		e.Actions = []string{"set and delete begin one", "show config running"}
-	case errors.Is(err, config.ErrNoRevision):
-		e.Code, e.Field, e.Message = command.NotFound, field, "there is no such revision of the configuration"
-		e.Actions = []string{"show config history"}
-	default:
-		return err
-	}
-	return e
-}
-
-func problemsError(problems config.Problems, field string) error {
-	p := problems[0]
-	e := &command.Error{Code: command.Invalid, Field: field, Message: p.Error()}
-	const shown = 10
-	for i, p := range problems[1:] {
-		if i == shown {
-			e.Actions = append(e.Actions, fmt.Sprintf("and %d more problems", len(problems)-1-shown))
-			break
-		}
-		e.Actions = append(e.Actions, "also "+p.Error())
-	}
-	return e
 }

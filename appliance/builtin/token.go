@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"ze.internal/ze/appliance/access"
@@ -16,7 +18,7 @@ import (
 type Tokens interface {
 	Tokens(ctx context.Context) ([]access.Token, error)
 	CreateToken(ctx context.Context, t access.Token) error
-	DeleteToken(ctx context.Context, name string) error
+	DeleteToken(ctx context.Context, name string) (owned bool, err error)
 	RotateToken(ctx context.Context, name string, next access.Token, until time.Time) (access.Token, error)
 	Now() time.Time
 }
@@ -24,6 +26,15 @@ type Tokens interface {
 // TokenUsage knows uses of tokens that are not kept yet.
 type TokenUsage interface {
 	Latest(digest [32]byte) time.Time
+}
+
+// Callers knows who calls, by whatever means.
+type Callers interface {
+	// NameTaken says who goes by a name without a token of the store; "": nobody.
+	NameTaken(ctx context.Context, name string) (by string)
+	// GateWithout takes a configuration through the start gate as it will be
+	// when the token called name is gone.
+	GateWithout(ctx context.Context, text []byte, name string) error
 }
 
 type tokenEntry struct {
@@ -43,6 +54,11 @@ type tokenSecret struct {
 	Secret     string `json:"secret"`
 }
 
+type tokenMade struct {
+	tokenSecret `json:",inline"`
+	Warnings    []string `json:"warnings,omitempty"`
+}
+
 func tokenView(t access.Token) tokenEntry {
 	return tokenEntry{
 		Name: t.Name, Accessor: t.Accessor, Scope: t.Scope.String(), Allow: t.Allow, Deny: t.Deny,
@@ -54,20 +70,29 @@ func (d Deps) token(r runs) {
 	r["token-create"] = d.createToken
 	r["token-rotate"] = d.rotateToken
 	r["token-list"] = d.listTokens
-	r["token-revoke"] = func(ctx context.Context, r *command.Request) (any, error) {
-		var in struct {
-			Name string `json:"name"`
-		}
-		if err := r.Bind(&in); err != nil {
-			return nil, err
-		}
-		if err := d.Tokens.DeleteToken(ctx, in.Name); err != nil {
-			return nil, noToken(in.Name, err)
-		}
-		return struct {
-			Revoked string `json:"revoked"`
-		}{in.Name}, nil
+	r["token-revoke"] = d.revokeToken
+}
+
+func (d Deps) revokeToken(ctx context.Context, r *command.Request) (any, error) {
+	var in struct {
+		Name string `json:"name"`
 	}
+	if err := r.Bind(&in); err != nil {
+		return nil, err
+	}
+	out := struct {
+		Revoked   string `json:"revoked"`
+		Discarded bool   `json:"discarded-candidate"`
+	}{Revoked: in.Name}
+	without := func(ctx context.Context, text []byte) error { return d.Callers.GateWithout(ctx, text, in.Name) }
+	err := d.Config.KeepingRevert(ctx, without, func() (err error) {
+		out.Discarded, err = d.Tokens.DeleteToken(ctx, in.Name)
+		return err
+	})
+	if err != nil {
+		return nil, configError(noToken(in.Name, err), "name")
+	}
+	return out, nil
 }
 
 func (d Deps) createToken(ctx context.Context, r *command.Request) (any, error) {
@@ -84,6 +109,10 @@ func (d Deps) createToken(ctx context.Context, r *command.Request) (any, error) 
 	scope, given := access.ParseScope(in.Scope)
 	if !given && len(in.Allow) == 0 {
 		scope = access.Read
+	}
+	if by := d.Callers.NameTaken(ctx, in.Name); by != "" {
+		return nil, &command.Error{Code: command.Invalid, Field: "name", Message: fmt.Sprintf("%q is how %s is called in the audit log and the configuration's history", in.Name, by),
+			Allowed: "a name that nobody else has", Actions: []string{"choose another name, as " + in.Name + "-token"}}
 	}
 	now := d.Tokens.Now().Truncate(time.Second)
 	expires, err := lifeEnd("expires", now, in.Expires)
@@ -104,7 +133,26 @@ func (d Deps) createToken(ctx context.Context, r *command.Request) (any, error) 
 	} else if err != nil {
 		return nil, err
 	}
-	return tokenSecret{tokenView(t), secret}, nil
+	return tokenMade{tokenSecret{tokenView(t), secret}, d.unmatched(r.Principal, map[string][]string{"allow": in.Allow, "deny": in.Deny})}, nil
+}
+
+// unmatched warns of the first words in lists, by parameter, with which no
+// command begins. They may be those of a command to come, so they stay.
+func (d Deps) unmatched(p *access.Principal, lists map[string][]string) (warnings []string) {
+	for _, param := range slices.Sorted(maps.Keys(lists)) {
+		for _, prefix := range lists[param] {
+			nearest, matches := d.Every.Match(p, prefix)
+			if matches {
+				continue
+			}
+			w := fmt.Sprintf("%s %q matches no command", param, prefix)
+			if nearest != "" {
+				w += fmt.Sprintf("; did you mean %q?", nearest)
+			}
+			warnings = append(warnings, w)
+		}
+	}
+	return warnings
 }
 
 func (d Deps) rotateToken(ctx context.Context, r *command.Request) (any, error) {

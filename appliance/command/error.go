@@ -13,15 +13,17 @@ type Code string
 
 // The codes.
 const (
-	Invalid     Code = "invalid"     // an argument or the command line is wrong
-	Unknown     Code = "unknown"     // no such command, or not permitted: the two look alike
-	NotFound    Code = "not-found"   // something the arguments name does not exist
-	Conflict    Code = "conflict"    // not possible in the present state
-	Unavailable Code = "unavailable" // a part of the daemon cannot answer now; try again
-	Limit       Code = "limit"       // a limit of the caller or the daemon is reached
-	Canceled    Code = "canceled"    // the caller went away before the answer
-	Damaged     Code = "damaged"     // what is kept cannot be trusted
-	Internal    Code = "internal"    // a defect or a failure the caller cannot mend
+	Invalid              Code = "invalid"               // an argument or the command line is wrong
+	Unknown              Code = "unknown"               // no such command, or not permitted: the two look alike
+	InvalidConfiguration Code = "invalid-configuration" // a whole configuration is wrong
+	NotFound             Code = "not-found"             // something the arguments name does not exist
+	Conflict             Code = "conflict"              // not possible in the present state
+	Unavailable          Code = "unavailable"           // a part of the daemon cannot answer now; try again
+	Limit                Code = "limit"                 // a limit of the caller or the daemon is reached
+	Canceled             Code = "canceled"              // the caller went away before the answer
+	Damaged              Code = "damaged"               // what is kept cannot be trusted
+	Forbidden            Code = "forbidden"             // the caller, or the daemon, may not do this
+	Internal             Code = "internal"              // a defect or a failure the caller cannot mend
 )
 
 // Error is a failure as the caller sees it: what went wrong, where, what is

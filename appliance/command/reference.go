@@ -2,6 +2,8 @@ package command
 
 import (
 	"encoding/json"
+	"slices"
+	"strings"
 
 	jsonv2 "github.com/go-json-experiment/json"
 
@@ -55,7 +57,7 @@ type ToolReference struct {
 // Describe returns the reference as p may see it.
 func (r *Registry) Describe(p *access.Principal) Reference {
 	s := r.state.Load()
-	return s.describe(s.view(p))
+	return s.describe(p, s.view(p))
 }
 
 // Reference returns Describe as JSON, which must not be modified.
@@ -63,10 +65,10 @@ func (r *Registry) Reference(p *access.Principal) json.RawMessage {
 	return r.state.Load().view(p).reference()
 }
 
-func (s *snapshot) describe(v *view) Reference {
+func (s *snapshot) describe(p *access.Principal, v *view) Reference {
 	ref := Reference{DispatchKeys: make(map[string]string, len(v.commands))}
 	for _, c := range v.commands {
-		ref.Commands = append(ref.Commands, describeCommand(s, c))
+		ref.Commands = append(ref.Commands, s.describeCommand(p, c))
 		ref.DispatchKeys[c.Method()] = c.path
 	}
 	for _, t := range v.tools {
@@ -83,7 +85,7 @@ func encodeReference(ref Reference) json.RawMessage {
 	return b
 }
 
-func describeCommand(s *snapshot, c *Command) CommandReference {
+func (s *snapshot) describeCommand(p *access.Principal, c *Command) CommandReference {
 	prefix, action := toolOf(s.root, c)
 	return CommandReference{
 		Name:        c.path,
@@ -92,10 +94,40 @@ func describeCommand(s *snapshot, c *Command) CommandReference {
 		Effect:      c.Effect,
 		Parameters:  DescribeParameters(c.Input.Params),
 		Results:     DescribeParameters(c.Output.Params),
-		Examples:    c.Examples,
+		Examples:    s.examples(p, c),
 		Tool:        ToolName(prefix),
 		Action:      action,
 	}
+}
+
+// commandWord is the type of parameters that name a command.
+const commandWord = "command-word"
+
+// examples returns the examples of c that name no command p may not run.
+func (s *snapshot) examples(p *access.Principal, c *Command) []string {
+	out := make([]string, 0, len(c.Examples))
+	for _, e := range c.Examples {
+		if _, args, err := s.parseLine(p, e); err == nil && !slices.ContainsFunc(c.Input.Params, func(n *schema.Node) bool {
+			return n.Kind == schema.LeafList && n.Type.Name == commandWord && !s.permits(p, args[n.Name])
+		}) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// permits reports whether words, a list of strings, are those of a command that
+// p may run, or that such a command begins with.
+func (s *snapshot) permits(p *access.Principal, words any) bool {
+	list, _ := words.([]any)
+	at := s.root
+	for _, w := range list {
+		text, _ := w.(string)
+		if at = at.at(strings.Fields(text)); at == nil {
+			return false
+		}
+	}
+	return at.permitted(p) && (at.command == nil || at.command.permitted(p))
 }
 
 // DescribeParameters describes nodes in their order.

@@ -155,6 +155,23 @@ func (r *Registry) Find(p *access.Principal, path []string) *Command {
 	return n.command
 }
 
+// Match reports whether a command p may run, hidden or not, begins with the words
+// of prefix, separated by single spaces. If none does, nearest is what was
+// probably meant: the first words of commands p can see, "" if nothing is like it.
+func (r *Registry) Match(p *access.Principal, prefix string) (nearest string, matches bool) {
+	s := r.state.Load()
+	if n := s.root.at(strings.Split(prefix, " ")); n != nil && n.permitted(p) {
+		return "", true
+	}
+	var known []string
+	for _, c := range s.view(p).commands {
+		for i := range c.Path {
+			known = append(known, strings.Join(c.Path[:i+1], " "))
+		}
+	}
+	return schema.Nearest(prefix, known), false
+}
+
 // Tools returns the generated tools p may use, sorted by name. A tool's actions
 // are those p may run.
 func (r *Registry) Tools(p *access.Principal) []*Tool { return r.state.Load().view(p).tools }
@@ -182,7 +199,7 @@ func (s *snapshot) view(p *access.Principal) *view {
 			v.byName[t.Name] = t
 		}
 	}
-	v.reference = sync.OnceValue(func() json.RawMessage { return encodeReference(s.describe(v)) })
+	v.reference = sync.OnceValue(func() json.RawMessage { return encodeReference(s.describe(p, v)) })
 	got, _ := s.views.LoadOrStore(key, v)
 	return got.(*view)
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -145,10 +146,18 @@ func logError(e *Error) error {
 }
 
 func auditFailed(err error) *Error {
+	var outage outage
+	if errors.As(err, &outage) {
+		// The store knows what is wrong with it.
+		message, next := outage.Outage()
+		return &Error{Code: Unavailable, Message: "refused: the audit log cannot be written: " + message, Actions: []string{next, auditStop}, Err: err}
+	}
 	return &Error{Code: Unavailable, Message: "refused: the audit log cannot be written",
 		Actions: []string{"make room on the disk under the data directory, or check its health; the daemon's log has the cause",
-			"if something must end at once: stopping the daemon ends everything it does outside"}, Err: err}
+			auditStop}, Err: err}
 }
+
+const auditStop = "if something must end at once: stopping the daemon ends everything it does outside"
 
 // describe records command and arguments: a digest for every call, and for calls
 // that change something the values too. Sensitive ones are masked in both: the

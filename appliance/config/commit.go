@@ -10,8 +10,9 @@ import (
 
 // ready waits for the turn to commit and returns the running configuration; the
 // zero Revision if there is none yet. With free, a commit that waits to be
-// confirmed is a *PendingError.
-func (m *Manager) ready(ctx context.Context, free bool) (Revision, func(), error) {
+// confirmed is a *PendingError. whole says that all of the configuration is
+// about to be replaced: then it may be damaged, and only its number is returned.
+func (m *Manager) ready(ctx context.Context, free, whole bool) (Revision, func(), error) {
 	if m.o.File != "" {
 		return Revision{}, nil, &FileError{m.o.File}
 	}
@@ -19,7 +20,7 @@ func (m *Manager) ready(ctx context.Context, free bool) (Revision, func(), error
 	if err != nil {
 		return Revision{}, nil, err
 	}
-	running, err := m.prepare(ctx, free)
+	running, err := m.prepare(ctx, free, whole)
 	if err != nil {
 		done()
 		return Revision{}, nil, err
@@ -27,8 +28,12 @@ func (m *Manager) ready(ctx context.Context, free bool) (Revision, func(), error
 	return running, done, nil
 }
 
-func (m *Manager) prepare(ctx context.Context, free bool) (Revision, error) {
-	if err := m.settle(ctx, m.o.Apply); err != nil {
+func (m *Manager) prepare(ctx context.Context, free, whole bool) (Revision, error) {
+	var damaged *DamagedError
+	switch err := m.settle(ctx, m.o.Apply); {
+	case whole && errors.As(err, &damaged):
+		free = false // its time is over, and what it should go back to is lost
+	case err != nil:
 		return Revision{}, err
 	}
 	if free {
@@ -39,7 +44,20 @@ func (m *Manager) prepare(ctx context.Context, free bool) (Revision, error) {
 			return Revision{}, err
 		}
 	}
+	if whole {
+		return m.replaced(ctx)
+	}
 	return m.newest(ctx)
+}
+
+// replaced is newest, but of a damaged revision it returns the number.
+func (m *Manager) replaced(ctx context.Context) (Revision, error) {
+	r, err := m.newest(ctx)
+	var damaged *DamagedError
+	if errors.As(err, &damaged) {
+		return Revision{Number: damaged.Number}, nil
+	}
+	return r, err
 }
 
 // newest returns the newest revision, or the zero one if there is none yet.
@@ -66,7 +84,7 @@ func (m *Manager) Commit(ctx context.Context, owner string, o CommitOptions) (r 
 	if o.Confirm != 0 && (o.Confirm < MinConfirm || o.Confirm > MaxConfirm) {
 		return Revision{}, until, fmt.Errorf("commit confirmed: %v is not within %v and %v", o.Confirm, MinConfirm, MaxConfirm)
 	}
-	running, done, err := m.ready(ctx, true)
+	running, done, err := m.ready(ctx, true, false)
 	if err != nil {
 		return Revision{}, until, err
 	}
@@ -125,7 +143,7 @@ func (m *Manager) conflict(ctx context.Context, c Candidate, running Revision) e
 // Confirm keeps the commit that waits to be confirmed, and returns what waited.
 // ErrNoConfirm, also when its time is over.
 func (m *Manager) Confirm(ctx context.Context, who string) (Confirm, error) {
-	_, done, err := m.ready(ctx, false)
+	_, done, err := m.ready(ctx, false, false)
 	if err != nil {
 		return Confirm{}, err
 	}
@@ -142,11 +160,11 @@ func (m *Manager) Confirm(ctx context.Context, who string) (Confirm, error) {
 	return c, nil
 }
 
-// Rollback makes the text of revision n the newest revision. A commit that waits
-// to be confirmed waits no longer. ErrNoRevision, ErrUnchanged, *FileError,
+// Rollback makes the text of revision n the newest revision, in front of one that
+// is damaged, too. A commit that waits to be confirmed waits no longer. ErrNoRevision, ErrUnchanged, *FileError,
 // Problems, *ApplyError.
 func (m *Manager) Rollback(ctx context.Context, who string, n uint64) (Revision, error) {
-	running, done, err := m.ready(ctx, false)
+	running, done, err := m.ready(ctx, false, true)
 	if err != nil {
 		return Revision{}, err
 	}
@@ -155,7 +173,7 @@ func (m *Manager) Rollback(ctx context.Context, who string, n uint64) (Revision,
 	if err != nil {
 		return Revision{}, err
 	}
-	if bytes.Equal(old.Text, running.Text) {
+	if !running.lost() && bytes.Equal(old.Text, running.Text) {
 		return Revision{}, ErrUnchanged
 	}
 	if err := m.o.Check(ctx, old.Text); err != nil {
@@ -166,10 +184,10 @@ func (m *Manager) Rollback(ctx context.Context, who string, n uint64) (Revision,
 }
 
 // Import makes a whole text the newest revision, as a commit of it would;
-// nothing happens if it is that already. A masked secret stands for the present
-// one. *PendingError, *FileError, Problems, *ApplyError.
+// nothing happens if it is that already. It may be put in front of a damaged one.
+// A masked secret stands for the present one. *PendingError, *FileError, Problems, *ApplyError.
 func (m *Manager) Import(ctx context.Context, who string, text []byte, comment string) (Revision, error) {
-	running, done, err := m.ready(ctx, true)
+	running, done, err := m.ready(ctx, true, true)
 	if err != nil {
 		return Revision{}, err
 	}
@@ -180,12 +198,14 @@ func (m *Manager) Import(ctx context.Context, who string, text []byte, comment s
 	if err := m.o.Check(ctx, text); err != nil {
 		return Revision{}, err
 	}
-	if running.Number > 0 && bytes.Equal(text, running.Text) {
+	if running.Number > 0 && !running.lost() && bytes.Equal(text, running.Text) {
 		return running, nil
 	}
 	r := NewRevision(running.Number, m.o.Clock(), who, "config import", comment, text)
 	return r, m.install(ctx, m.o.Apply, running, Step{Revision: r})
 }
+
+var errLost = errors.New("it is damaged")
 
 // applier is Options.Apply.
 type applier = func(ctx context.Context, r Revision) error
@@ -213,7 +233,11 @@ func (m *Manager) install(ctx context.Context, apply applier, before Revision, s
 	}
 	err = fmt.Errorf("keep configuration revision %d: %w", s.Revision.Number, err)
 	if apply != nil && before.Number > 0 {
-		if undo := apply(ctx, before); undo != nil {
+		undo := errLost
+		if !before.lost() {
+			undo = apply(ctx, before)
+		}
+		if undo != nil {
 			m.o.Logger.Error().Err(undo).Uint64("revision", before.Number).
 				Msg("a configuration that could not be kept is still running; restart the daemon")
 			err = errors.Join(err, fmt.Errorf("go back to revision %d: %w; restart the daemon", before.Number, undo))

@@ -161,7 +161,7 @@ func (m *Manager) settle(ctx context.Context, apply applier) error {
 	if err != nil || !c.over(m.o.Clock()) {
 		return err
 	}
-	running, err := m.o.Store.LatestRevision(ctx)
+	running, err := m.replaced(ctx)
 	if err != nil {
 		return fmt.Errorf("take back revision %d: %w", c.Revision, err)
 	}
@@ -199,7 +199,7 @@ func (m *Manager) lock(ctx context.Context) (unlock func(), err error) {
 // Reload applies the newest revision anew. It waits for a commit under way, so
 // that what runs afterwards is what is kept. *FileError, *ApplyError.
 func (m *Manager) Reload(ctx context.Context) error {
-	running, done, err := m.ready(ctx, false)
+	running, done, err := m.ready(ctx, false, false)
 	if err != nil {
 		return err
 	}
@@ -226,6 +226,21 @@ func (m *Manager) Revision(ctx context.Context, n uint64) (Revision, error) {
 	return m.o.Store.Revision(ctx, n)
 }
 
+// Sound returns the newest revision that can be read. ErrNoRevision.
+func (m *Manager) Sound(ctx context.Context) (Revision, error) {
+	all, err := m.History(ctx)
+	if err != nil {
+		return Revision{}, err
+	}
+	for _, r := range all {
+		r, err := m.o.Store.Revision(ctx, r.Number)
+		if damaged := (*DamagedError)(nil); !errors.As(err, &damaged) {
+			return r, err
+		}
+	}
+	return Revision{}, ErrNoRevision
+}
+
 // History returns all revisions, newest first, without texts.
 func (m *Manager) History(ctx context.Context) ([]Revision, error) {
 	all, err := m.o.Store.Revisions(ctx)
@@ -233,6 +248,30 @@ func (m *Manager) History(ctx context.Context) ([]Revision, error) {
 		all[i], all[j] = all[j], all[i]
 	}
 	return all, err
+}
+
+// KeepingRevert runs do, and no commit begins or ends meanwhile. While one waits
+// to be confirmed, check says whether what comes back otherwise could still run
+// with do done; if it could not, do is not run. *RevertError.
+func (m *Manager) KeepingRevert(ctx context.Context, check func(ctx context.Context, text []byte) error, do func() error) error {
+	done, err := m.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	c, err := m.o.Store.PendingConfirm(ctx)
+	if err == nil {
+		// What cannot come back anyway is no reason to refuse.
+		before, err := m.o.Store.Revision(ctx, c.RevertTo)
+		if err == nil && m.o.Check(ctx, before.Text) == nil {
+			if err := check(ctx, before.Text); err != nil {
+				return &RevertError{Confirm: c, Err: err}
+			}
+		}
+	} else if !errors.Is(err, ErrNoConfirm) {
+		return err
+	}
+	return do()
 }
 
 // Waiting returns the commit that waits to be confirmed. ErrNoConfirm.

@@ -31,6 +31,9 @@ func NewRevision(before uint64, now time.Time, who, how, comment string, text []
 	}
 }
 
+// lost reports whether nothing but the number is left of a revision.
+func (r Revision) lost() bool { return r.Number > 0 && r.Digest == "" }
+
 // Candidate is a configuration somebody is working on. It keeps to the model,
 // but something that is required may still be missing in it.
 type Candidate struct {
@@ -39,6 +42,16 @@ type Candidate struct {
 	Modified time.Time `json:"modified"`
 	Text     []byte    `json:"-"`
 }
+
+// MaxCandidates is how many candidates are kept, one for each owner.
+const MaxCandidates = 100
+
+// abandonedAfter is how long a candidate must be left alone before it may make
+// way for a new one.
+const abandonedAfter = 7 * 24 * time.Hour
+
+// Abandoned reports whether c may make way for another one.
+func (c Candidate) Abandoned(now time.Time) bool { return now.Sub(c.Modified) >= abandonedAfter }
 
 // Confirm is a commit that is taken back unless somebody confirms it in time.
 type Confirm struct {
@@ -58,12 +71,14 @@ type Step struct {
 // Store is what this package needs kept. Every method is one atomic step, and
 // durable when it returns nil.
 type Store interface {
-	Revision(ctx context.Context, n uint64) (Revision, error) // ErrNoRevision
-	LatestRevision(ctx context.Context) (Revision, error)     // ErrNoRevision
-	Revisions(ctx context.Context) ([]Revision, error)        // in order, without texts
+	Revision(ctx context.Context, n uint64) (Revision, error) // ErrNoRevision, *DamagedError
+	LatestRevision(ctx context.Context) (Revision, error)     // ErrNoRevision, *DamagedError
+	Revisions(ctx context.Context) ([]Revision, error)        // in order, without texts; damaged ones left out
 	CommitRevision(ctx context.Context, s Step) error         // fails unless the number is the next one
 
 	Candidate(ctx context.Context, owner string) (Candidate, error) // ErrNoCandidate
+	// PutCandidate keeps c. A new one beyond MaxCandidates takes the place of the
+	// one left alone the longest; if that is not Abandoned, *FullError.
 	PutCandidate(ctx context.Context, c Candidate) error
 	DeleteCandidate(ctx context.Context, owner string) error // ErrNoCandidate
 
@@ -78,8 +93,32 @@ var (
 	ErrNoConfirm   = errors.New("no commit waits to be confirmed")
 )
 
+// DamagedError says that a kept revision cannot be read any more.
+type DamagedError struct {
+	Number uint64
+	Err    error
+}
+
+// Error implements error.
+func (e *DamagedError) Error() string {
+	return fmt.Sprintf("revision %d of the configuration: %v", e.Number, e.Err)
+}
+
+// Unwrap implements errors.Unwrap.
+func (e *DamagedError) Unwrap() error { return e.Err }
+
 // ErrUnchanged says that the candidate is the running configuration.
 var ErrUnchanged = errors.New("the candidate is the same as the running configuration")
+
+// FullError says that as many candidates are kept as can be, and somebody works
+// on each of them.
+type FullError struct{ Oldest Candidate } // left alone the longest
+
+// Error implements error.
+func (e *FullError) Error() string {
+	return fmt.Sprintf("%d candidates are kept, and there can be no more; the oldest one, of %s, was last changed at %s",
+		MaxCandidates, e.Oldest.Owner, e.Oldest.Modified.UTC().Format(time.RFC3339))
+}
 
 // ConflictError says that the running configuration is no longer the one that
 // a candidate began as.
@@ -120,6 +159,22 @@ func (e *PendingError) Error() string {
 	return fmt.Sprintf("revision %d, committed by %s, waits to be confirmed until %s",
 		e.Confirm.Revision, e.Confirm.Who, e.Confirm.Deadline.UTC().Format(time.RFC3339))
 }
+
+// RevertError says that a commit waiting to be confirmed could not be taken back
+// if something were done.
+type RevertError struct {
+	Confirm Confirm
+	Err     error // why not
+}
+
+// Error implements error.
+func (e *RevertError) Error() string {
+	return fmt.Sprintf("revision %d, committed by %s, waits to be confirmed until %s, and revision %d, which comes back otherwise, could not run then: %v",
+		e.Confirm.Revision, e.Confirm.Who, e.Confirm.Deadline.UTC().Format(time.RFC3339), e.Confirm.RevertTo, e.Err)
+}
+
+// Unwrap implements errors.Unwrap.
+func (e *RevertError) Unwrap() error { return e.Err }
 
 // FileError says that the daemon runs from a file and not from what is kept.
 type FileError struct{ File string }

@@ -32,15 +32,17 @@ const maxBody = 24 << 20
 
 // statuses maps error codes to HTTP (RFC 9110 section 15).
 var statuses = map[command.Code]int{
-	command.Invalid:     http.StatusBadRequest,
-	command.Unknown:     http.StatusNotFound,
-	command.NotFound:    http.StatusNotFound,
-	command.Conflict:    http.StatusConflict,
-	command.Unavailable: http.StatusServiceUnavailable,
-	command.Canceled:    http.StatusServiceUnavailable, // nobody reads it
-	command.Limit:       http.StatusTooManyRequests,
-	command.Damaged:     http.StatusInternalServerError,
-	command.Internal:    http.StatusInternalServerError,
+	command.Invalid:              http.StatusBadRequest,
+	command.Unknown:              http.StatusNotFound,
+	command.NotFound:             http.StatusNotFound,
+	command.Conflict:             http.StatusConflict,
+	command.Unavailable:          http.StatusServiceUnavailable,
+	command.Canceled:             http.StatusServiceUnavailable, // nobody reads it
+	command.Limit:                http.StatusTooManyRequests,
+	command.Forbidden:            http.StatusForbidden,
+	command.InvalidConfiguration: http.StatusBadRequest,
+	command.Damaged:              http.StatusInternalServerError,
+	command.Internal:             http.StatusInternalServerError,
 }
 
 // New returns the handler:

@@ -181,7 +181,7 @@ func TestLimits(t *testing.T) {
 // TestEveryCodeHasAStatus: no error answers as a success.
 func TestEveryCodeHasAStatus(t *testing.T) {
 	for _, c := range []command.Code{command.Invalid, command.Unknown, command.NotFound, command.Conflict, command.Unavailable,
-		command.Limit, command.Canceled, command.Internal} {
+		command.Limit, command.Canceled, command.Forbidden, command.InvalidConfiguration, command.Damaged, command.Internal} {
 		if statuses[c] < 400 {
 			t.Errorf("%s answers %d", c, statuses[c])
 		}

@@ -36,7 +36,7 @@ type Node struct {
 	Selector   []string // ze:selector: the leaf may stand inline, after these words of the command's path
 	Sensitive  bool     // ze:sensitive: never shown in clear
 	Hashed     bool     // ze:hashed: kept as sha256: and a digest; accepts the value in clear
-	File       bool     // ze:file: in a shell, a file's name stands for its content
+	File       bool     // ze:file: in a shell, a file's name stands for its content; of an answer, it is printed alone
 	Path       bool     // ze:path: names a file; in a shell, it is made absolute
 	Header     string   // ze:header: mirrored into Mcp-Param-<Header>
 	Examples   []string // ze:example on the node: values that suit it

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
 	"ze.internal/ze/appliance"
@@ -54,7 +53,53 @@ func (c *cli) command(ctx context.Context, set *schema.Set, line string) error {
 	if err != nil {
 		return err
 	}
+	if field := fileOf(set, line); field != "" && c.format == "text" {
+		return printFile(c.out, answer, field)
+	}
 	return render(c.out, c.format, answer)
+}
+
+// encoding is the parameter, or the field of an answer, that says how what
+// stands for a file is written.
+const (
+	encoding       = "encoding"
+	encodingBase64 = "base64"
+)
+
+// fileOf returns the field of a command's answer that a shell prints alone, ""
+// if there is none.
+func fileOf(set *schema.Set, line string) string {
+	decl := declared(set, strings.Fields(line))
+	if decl == nil {
+		return ""
+	}
+	return fileParameter(decl.Output)
+}
+
+// printFile writes the bytes that a field of an answer stands for.
+func printFile(w io.Writer, answer json.RawMessage, field string) error {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(answer, &fields); err != nil {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	var text, code string
+	if err := json.Unmarshal(fields[field], &text); err != nil {
+		return fmt.Errorf("read the answer: %s: %w", field, err)
+	}
+	if raw, ok := fields[encoding]; ok {
+		if err := json.Unmarshal(raw, &code); err != nil {
+			return fmt.Errorf("read the answer: %s: %w", encoding, err)
+		}
+	}
+	data := []byte(text)
+	if code == encodingBase64 {
+		var err error
+		if data, err = base64.StdEncoding.DecodeString(text); err != nil {
+			return fmt.Errorf("read the answer: %s: %w", field, err)
+		}
+	}
+	_, err := w.Write(data)
+	return err
 }
 
 // ask is command for an answer that is not printed as such.
@@ -89,11 +134,14 @@ func (c *cli) hint(command string) string {
 	return "ze " + command
 }
 
-// offline runs a command that needs nothing but the database. The answer says
-// what was done, so the log is for what is wrong.
+// offline runs a command that needs nothing but the database.
 func (c *cli) offline(ctx context.Context, line string) (json.RawMessage, error) {
+	log, err := c.offlineLogger()
+	if err != nil {
+		return nil, err
+	}
 	dir, _ := c.directory()
-	res, err := appliance.Offline(ctx, appliance.Options{DataDir: dir, Version: builtinVersion(), Logger: c.logger().Level(zerolog.WarnLevel)}, command.Call{
+	res, err := appliance.Offline(ctx, appliance.Options{DataDir: dir, Version: builtinVersion(), Logger: log}, command.Call{
 		Principal: &access.Principal{Name: localUser(), Accessor: fmt.Sprintf("uid:%d", os.Getuid()), Scope: access.Admin}, Surface: "cli", Line: line,
 	})
 	if err != nil {
@@ -106,12 +154,7 @@ func (c *cli) offline(ctx context.Context, line string) (json.RawMessage, error)
 // says so of a parameter, the name of a file is replaced by what is in it, or
 // made absolute.
 func (c *cli) commandLine(set *schema.Set, words []string) (string, error) {
-	var decl *schema.Command
-	for _, d := range set.Commands() {
-		if n := len(d.Path); n <= len(words) && slices.Equal(words[:n], d.Path) && (decl == nil || n > len(decl.Path)) {
-			decl = d
-		}
-	}
+	decl := declared(set, words)
 	if decl == nil {
 		return joinWords(words), nil
 	}
@@ -164,7 +207,6 @@ func (c *cli) argument(decl *schema.Command, param *schema.Node, word string) (s
 		if err != nil {
 			return "", err
 		}
-		const encoding = "encoding"
 		other := decl.Input.Param(encoding) != nil
 		switch isText := utf8.Valid(data); {
 		case isText && (!other || len(data) < 1<<20): // a large text may get several times as large by quoting
@@ -172,7 +214,7 @@ func (c *cli) argument(decl *schema.Command, param *schema.Node, word string) (s
 		case !other:
 			return "", usagef("%s: %s must be UTF-8 text", word, param.Name)
 		}
-		return base64.StdEncoding.EncodeToString(data) + " " + encoding + " base64", nil
+		return base64.StdEncoding.EncodeToString(data) + " " + encoding + " " + encodingBase64, nil
 	}
 	return joinWords([]string{word}), nil
 }

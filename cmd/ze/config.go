@@ -53,7 +53,7 @@ type configCLI struct {
 func (c configCLI) commands() []*cobra.Command {
 	out := []*cobra.Command{c.showCommand(), c.exportCommand(), c.editCommand(), c.formatCommand(), c.validateCommand()}
 	for _, f := range shellForms() {
-		cmd := &cobra.Command{Use: f.use, Short: f.short, Args: cobra.ArbitraryArgs,
+		cmd := &cobra.Command{Use: f.use, Short: f.short, Args: cobra.ArbitraryArgs, Annotations: forDaemon(f.words...),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return c.commandField(cmd.Context(), joinWords(slices.Concat(f.words, args)), f.raw)
 			}}
@@ -67,7 +67,7 @@ func (c configCLI) showCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show [running | candidate | revision NUMBER] [PATH…]",
 		Short: "Print the running configuration, another one, or a part of it",
-		Args:  cobra.ArbitraryArgs,
+		Args:  cobra.ArbitraryArgs, Annotations: forDaemon("show", "config"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 || !slices.Contains([]string{"running", "candidate", "revision"}, args[0]) {
 				args = append([]string{"running"}, args...)
@@ -116,7 +116,12 @@ func (c configCLI) exportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export [--secrets] [FILE]",
 		Short: "Write the running configuration to a file, or to standard output",
-		Args:  cobra.MaximumNArgs(1),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usagef("%s takes one file, got %d arguments", cmd.CommandPath(), len(args))
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			line := "config export"
 			if secrets {
@@ -296,7 +301,7 @@ func (c configCLI) edit(ctx context.Context) error {
 		case err == nil:
 			fmt.Fprintln(c.err, "ze: this is the candidate now; see: ze config diff; make it run: ze config commit")
 			return os.Remove(f.Name())
-		case !errors.As(err, &wrong) || wrong.Code != command.Invalid:
+		case !errors.As(err, &wrong) || wrong.Code != command.Invalid && wrong.Code != command.InvalidConfiguration:
 			return fmt.Errorf("%w; what was edited is in %s", err, f.Name())
 		}
 		fmt.Fprintln(c.err, "ze: "+explainCommand(wrong))

@@ -156,6 +156,22 @@ func (c *cli) logger() zerolog.Logger {
 	return zerolog.New(w).Level(zerolog.InfoLevel).With().Timestamp().Logger()
 }
 
+// offlineLogger is for what runs without a daemon. The answer says what was
+// done, so it warns, in lines as this program's own, unless a level is asked for.
+func (c *cli) offlineLogger() (zerolog.Logger, error) {
+	if name := c.level(); name != "" {
+		level, err := zerolog.ParseLevel(name)
+		if err != nil {
+			return zerolog.Nop(), usagef("log level %q: allowed are trace, debug, info, warn and error", name)
+		}
+		return c.logger().Level(level), nil
+	}
+	return zerolog.New(zerolog.ConsoleWriter{
+		Out: c.err, NoColor: true, PartsOrder: []string{zerolog.LevelFieldName, zerolog.MessageFieldName},
+		FormatLevel: func(any) string { return "ze: warning:" },
+	}).Level(zerolog.WarnLevel), nil
+}
+
 func isTerminal(f *os.File) bool {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
 	"ze.internal/ze/appliance"
@@ -38,7 +39,11 @@ then it is kept aside, in the same directory, and the new one takes its place.`,
 					return err
 				}
 			}
-			made, err := initialize(cmd.Context(), initOptions{dir: dir, instance: name, file: file, text: text, force: force})
+			log, err := c.offlineLogger()
+			if err != nil {
+				return err
+			}
+			made, err := initialize(cmd.Context(), initOptions{log: log, dir: dir, instance: name, file: file, text: text, force: force})
 			if err != nil {
 				return err
 			}
@@ -62,6 +67,7 @@ type initOptions struct {
 	file          string // name of the configuration in messages
 	text          []byte
 	force         bool
+	log           zerolog.Logger
 }
 
 type initResult struct {
@@ -85,7 +91,7 @@ func initialize(ctx context.Context, o initOptions) (res initResult, err error) 
 	if _, err := appliance.LoadConfiguration(o.file, o.text, appliance.Overrides{}, 1); err != nil {
 		return res, err
 	}
-	so := store.Options{Dir: o.dir, Instance: o.instance}
+	so := store.Options{Dir: o.dir, Instance: o.instance, Logger: o.log}
 	if o.force {
 		if res.aside, err = store.SetAside(so); err != nil {
 			return res, err
@@ -106,7 +112,7 @@ func initialize(ctx context.Context, o initOptions) (res initResult, err error) 
 	}
 	now := time.Now().Truncate(time.Second)
 	secret, token := access.NewToken(rand.Reader, "admin", access.Admin, now, time.Time{})
-	if err := db.DeleteToken(ctx, token.Name); err != nil && !errors.Is(err, access.ErrNoToken) {
+	if _, err := db.DeleteToken(ctx, token.Name); err != nil && !errors.Is(err, access.ErrNoToken) {
 		return res, err
 	}
 	if err := db.CreateToken(ctx, token); err != nil {

@@ -5,29 +5,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
-
-	"ze.internal/ze/appliance/command"
-	"ze.internal/ze/appliance/config"
-	"ze.internal/ze/store"
-)
-
-// Exit codes.
-const (
-	exitOK         = 0
-	exitFailed     = 1
-	exitUsage      = 2
-	exitLocked     = 3 // the database is in use by another process
-	exitConfig     = 4 // invalid configuration
-	exitDatabase   = 5 // damaged, missing or newer database
-	exitPermission = 6 // not permitted
-	exitStorage    = 7 // the storage failed while running
 )
 
 func main() {
@@ -54,66 +36,4 @@ func run(ctx context.Context, io stdio, args []string) int {
 		fmt.Fprintln(io.err, "ze: "+text)
 	}
 	return code
-}
-
-// exitError is an error that decides the exit code itself.
-type exitError struct {
-	code int
-	err  error
-}
-
-func (e *exitError) Error() string { return e.err.Error() }
-func (e *exitError) Unwrap() error { return e.err }
-
-func usagef(format string, args ...any) error {
-	return &exitError{code: exitUsage, err: fmt.Errorf(format, args...)}
-}
-
-// storeCodes maps the store's failures to exit codes.
-var storeCodes = []struct {
-	err  error
-	code int
-}{
-	{store.ErrLocked, exitLocked},
-	{store.ErrDamaged, exitDatabase},
-	{store.ErrBadRecord, exitDatabase},
-	{store.ErrTooNew, exitDatabase},
-	{store.ErrMissing, exitDatabase},
-	{store.ErrAccess, exitPermission},
-	{store.ErrFailed, exitStorage},
-}
-
-// explain returns the exit code of err and what to tell the user.
-func explain(err error) (int, string) {
-	var exit *exitError
-	var cmdErr *command.Error
-	var problems config.Problems
-	switch {
-	case errors.As(err, &exit):
-		return exit.code, err.Error()
-	case errors.As(err, &problems):
-		return exitConfig, err.Error()
-	}
-	text := err.Error()
-	if errors.As(err, &cmdErr) {
-		text = explainCommand(cmdErr)
-	}
-	for _, s := range storeCodes {
-		if errors.Is(err, s.err) {
-			return s.code, text
-		}
-	}
-	if errors.Is(err, os.ErrPermission) {
-		return exitPermission, text
-	}
-	return exitFailed, text
-}
-
-func explainCommand(e *command.Error) string {
-	var b strings.Builder
-	b.WriteString(clean(e.Error()))
-	for _, a := range e.Actions {
-		b.WriteString("\n  " + clean(a))
-	}
-	return b.String()
 }

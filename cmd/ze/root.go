@@ -40,48 +40,21 @@ func execute(ctx context.Context, io stdio, args []string) error {
 	for _, w := range warnings {
 		fmt.Fprintln(io.err, "ze: warning: "+w)
 	}
-	root, err := c.root()
+	set, err := schema.Load(builtin.Models())
 	if err != nil {
-		return err
+		return fmt.Errorf("load the commands: %w", err)
 	}
-	root.SetArgs(c.plainParameters(root, args))
+	root := c.root(set)
+	root.SetArgs(plainWords(root, set, args))
 	root.SetIn(io.in)
 	root.SetOut(io.out)
 	root.SetErr(io.err)
 	return root.ExecuteContext(ctx)
 }
 
-// plainParameters lets the parameters of the daemon's commands be written like
-// flags too: ze token create ci --scope read is ze token create ci scope read.
-func (c *cli) plainParameters(root *cobra.Command, args []string) []string {
-	cmd, _, err := root.Find(args)
-	if err != nil || cmd.Annotations[onDaemon] == "" {
-		return args
-	}
-	out := make([]string, 0, len(args))
-	for i, a := range args {
-		name, isFlag := strings.CutPrefix(a, "--")
-		name, value, hasValue := strings.Cut(name, "=")
-		switch {
-		case a == "--":
-			return append(out, args[i:]...)
-		case !isFlag || name == "help" || cmd.Flag(name) != nil:
-			out = append(out, a)
-		case hasValue:
-			out = append(out, name, value)
-		default:
-			out = append(out, name)
-		}
-	}
-	return out
-}
-
-// onDaemon marks the commands whose words go to the daemon as they are.
-const onDaemon = "daemon"
-
 // root builds the command tree: what this program does itself, and one command
 // for each first word that the daemon's own commands begin with.
-func (c *cli) root() (*cobra.Command, error) {
+func (c *cli) root(set *schema.Set) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "ze [flags] [CONFIG-FILE]",
 		Short: "An operations appliance that AI assistants drive over MCP, and people from here",
@@ -91,7 +64,9 @@ func (c *cli) root() (*cobra.Command, error) {
   ze init && ze start        create the database and start the daemon
   ze --mcp 8080 ze.conf      start from a configuration file ("-" is standard input)
   ze cli -c 'show bgp'       run a command on the daemon
-  ze show command list       list the daemon's commands`,
+  ze show command list       list the daemon's commands
+
+Exit codes: ` + exitHelp() + `.`,
 		Args:          cobra.ArbitraryArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -116,16 +91,12 @@ func (c *cli) root() (*cobra.Command, error) {
 	c.startFlags(root)
 	root.Flags().BoolVar(&c.isVersion, "version", false, "print the version")
 
-	set, err := schema.Load(builtin.Models())
-	if err != nil {
-		return nil, fmt.Errorf("load the commands: %w", err)
-	}
 	root.AddCommand(c.startCommand(), c.initCommand(), c.demoCommand(), c.cliCommand(set), c.envCommand(), speakerCommand(c.stdio))
 	root.AddCommand(c.daemonCommands(set)...)
 	if cfg, _, err := root.Find([]string{"config"}); err == nil {
 		cfg.AddCommand(configCLI{c, set}.commands()...)
 	}
-	return root, nil
+	return root
 }
 
 // startFlags are the flags of every form that starts the daemon.
@@ -260,7 +231,7 @@ func (c *cli) daemonCommands(set *schema.Set) []*cobra.Command {
 		}
 		seen[word] = true
 		cmd := &cobra.Command{
-			Use: word + " …", Annotations: map[string]string{onDaemon: "yes"},
+			Use: word + " …", Annotations: forDaemon(word),
 			Short: shortHelp(set, word),
 			Long:  longHelp(set, word),
 			Args:  cobra.ArbitraryArgs,
@@ -300,7 +271,7 @@ func longHelp(set *schema.Set, word string) string {
 	for _, d := range set.Commands() {
 		if d.Path[0] == word && !d.Hidden {
 			fmt.Fprintf(&b, "\n  ze %s\n      %s\n", strings.Join(d.Path, " "), firstSentence(d.Description))
-			if p := filePositional(d); p != "" {
+			if p := fileParameter(d.Input); p != "" {
 				fmt.Fprintf(&b, "      in a shell, a file stands for <%s>; \"-\" is standard input\n", p)
 				continue
 			}
@@ -313,10 +284,10 @@ func longHelp(set *schema.Set, word string) string {
 	return b.String()
 }
 
-// filePositional returns the parameter of a command that a shell gives as a
-// file, "" if it has none.
-func filePositional(d *schema.Command) string {
-	for _, p := range d.Input.Params {
+// fileParameter returns the parameter, or the field of an answer, that is a
+// file in a shell, "" if there is none.
+func fileParameter(o *schema.Object) string {
+	for _, p := range o.Params {
 		if p.File {
 			return p.Name
 		}

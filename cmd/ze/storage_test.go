@@ -164,7 +164,7 @@ func TestRecovery(t *testing.T) {
 				code, out := m.run("sh", "-c", line)
 				switch {
 				case strings.HasSuffix(line, " store check"):
-					if code != exitFailed || !strings.Contains(out, "1 problem") {
+					if code != exitDatabase || !strings.Contains(out, "1 problem") {
 						t.Errorf("%s ended with %d: %s", line, code, out)
 					}
 				default: // one with fallback comes last, and has nothing to fall back from any more
@@ -197,6 +197,66 @@ func TestRecovery(t *testing.T) {
 				}
 			}
 			m.works()
+		})
+	}
+}
+
+// TestDamagedRevision: with a newest revision that cannot be read the daemon does
+// not start, and each command that its message names is a way out, by itself.
+func TestDamagedRevision(t *testing.T) {
+	spoiled := func(t *testing.T) (*machine, []string) {
+		m := newMachine(t)
+		m.mustRun("ze", "cli", "-c", "blob put keep 'a text'")
+		backup := filepath.Join(t.TempDir(), "a backup.db")
+		m.mustRun("ze", "store", "backup", backup)
+		m.mustRun("ze", "config", "set", "environment", "instance", "name", "two")
+		m.mustRun("ze", "config", "commit")
+		file := filepath.Join(t.TempDir(), "kept.conf")
+		m.mustRun("ze", "config", "export", file)
+		b, err := bolt.Open(filepath.Join(m.dir, store.FileName), 0o600, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = b.Update(func(tx *bolt.Tx) error {
+			texts := tx.Bucket([]byte("revision-texts"))
+			key, value := texts.Cursor().Last()
+			flipped := append([]byte(nil), value...)
+			flipped[len(flipped)-1] ^= 1
+			return texts.Put(append([]byte(nil), key...), flipped)
+		})
+		if err = errors.Join(err, b.Close()); err != nil {
+			t.Fatal(err)
+		}
+		code, message := m.run("ze", "start")
+		if code != exitDatabase || !strings.Contains(message, "revision 2 of the configuration") {
+			t.Fatalf("start ended with %d: %s", code, message)
+		}
+		_, report := m.run("ze", "store", "check")
+		if !strings.Contains(report, "revision-texts") || !strings.Contains(report, "rollback NUMBER") || strings.Contains(report, "token revoke") {
+			t.Errorf("the check does not say what to do about a revision: %s", report)
+		}
+		var commands []string
+		for _, match := range quoted.FindAllStringSubmatch(message, -1) {
+			commands = append(commands, strings.NewReplacer("BACKUP", "'"+backup+"'", "FILE", "'"+file+"'").Replace(match[1]))
+		}
+		return m, commands
+	}
+	_, commands := spoiled(t)
+	all := strings.Join(commands, "\n")
+	for i, want := range []string{"config import", "config rollback 1", "store restore"} {
+		if len(commands) != 3 || !strings.Contains(commands[i], want) {
+			t.Fatalf("the message names\n%s", all)
+		}
+		t.Run(want, func(t *testing.T) {
+			m, commands := spoiled(t)
+			m.mustRun("sh", "-c", commands[i])
+			m.works()
+			if want != "store restore" {
+				if history := m.mustRun("ze", "config", "history"); !strings.Contains(history, strings.TrimPrefix(want, "config ")) {
+					t.Errorf("the new revision is not in the history: %s", history)
+				}
+			}
+			m.mustRun("ze", "store", "verify-audit")
 		})
 	}
 }
