@@ -1,4 +1,5 @@
 # make test     the whole suite: format, vet, staticcheck, tests (with -race where a C compiler is)
+# make gate     what a request costs, held to its limits; without the race detector
 # make bench    benchmarks
 # make fuzz     each fuzz target for FUZZTIME
 
@@ -14,12 +15,12 @@ RACE := -race
 export CGO_ENABLED := 1
 endif
 
-.PHONY: build test check unit bench fuzz
+.PHONY: build test check unit gate bench fuzz
 
 build:
 	$(GO) build -trimpath -o bin/ ./cmd/...
 
-test: check unit
+test: check unit gate
 
 check:
 	@unformatted=$$(gofmt -l appliance cmd mcp store systemd); \
@@ -36,6 +37,9 @@ endif
 	@command -v bird >/dev/null 2>&1 || PATH=$$PATH:/usr/sbin command -v bird >/dev/null 2>&1 || \
 	 echo "no BIRD: the tests against a real BGP peer are skipped (Debian package bird2)"
 	$(GO) test $(RACE) -timeout 15m $(PACKAGES)
+
+gate:
+	$(GO) test -count=1 -run '^(TestAllocations|TestSpeed)$$' ./appliance
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem $(PACKAGES)

@@ -26,10 +26,19 @@ import (
 	"ze.internal/ze/appliance/builtin"
 	"ze.internal/ze/appliance/command"
 	"ze.internal/ze/appliance/config"
+	"ze.internal/ze/appliance/event"
 	"ze.internal/ze/appliance/schema"
+	"ze.internal/ze/appliance/task"
 	"ze.internal/ze/mcp"
 	"ze.internal/ze/store"
 )
+
+// GCPercent is what a process that is nothing but the daemon sets the garbage
+// collector to (GOGC; see runtime/debug.SetGCPercent). The live heap is small,
+// some 5 MB, and nearly all that a call allocates dies with it: with Go's 100
+// collecting is a tenth of the work of a busy daemon, with 200 half of that, for
+// some 6 MB. More would cost more memory than it saves time.
+const GCPercent = 200
 
 // Options of an App. DataDir, Speaker and Version are required.
 type Options struct {
@@ -64,12 +73,14 @@ type App struct {
 	running atomic.Pointer[state] // the configuration in force
 
 	store      *store.DB
+	events     *event.Bus
 	config     *config.Manager
 	audit      *audit.Log
 	auth       *access.Authenticator
 	usage      *access.Usage
 	limiter    *access.Limiter
 	dispatcher *command.Dispatcher
+	tasks      *task.Manager
 	bgp        *bgp.Service
 	speaker    *speaker.Client
 	mcp        *mcp.Server
@@ -98,7 +109,7 @@ type step struct {
 // their kind; a configuration that is refused is config.Problems.
 func New(ctx context.Context, o Options) (_ *App, err error) {
 	o = o.withDefaults()
-	a := &App{o: o, failed: make(chan error, 8)}
+	a := &App{o: o, failed: make(chan error, 8), events: newEvents(o.Clock)}
 	a.log = o.Logger.Sample(levelFilter{&a.level})
 	defer func() {
 		if err != nil {
@@ -145,7 +156,7 @@ func New(ctx context.Context, o Options) (_ *App, err error) {
 	// The speaker asks the service what to run, the service tells the speaker
 	// what changed: one of them has to hear of the other later.
 	a.speaker = speaker.New(speaker.Options{
-		Path: o.Speaker[0], Args: o.Speaker[1:], Env: speakerEnvironment(), Logger: a.log,
+		Path: o.Speaker[0], Args: o.Speaker[1:], Env: speakerEnvironment(), Logger: a.log, Report: a.reported,
 		Desired: func(ctx context.Context) (bgp.Config, []bgp.Path, error) { return a.bgp.Desired(ctx) },
 	})
 	a.bgp, err = bgp.NewService(bgp.Options{Store: a.store, Speaker: a.speaker, Clock: o.Clock, Logger: a.log})
@@ -159,23 +170,16 @@ func New(ctx context.Context, o Options) (_ *App, err error) {
 	if err := a.wireCommands(storage{a.store}, nil); err != nil {
 		return nil, err
 	}
+	a.tasks.SetLimits(first.cfg.Environment.Task.limits())
 	a.mcp, err = mcp.New(mcp.Options{
-		Dispatcher: a.dispatcher, Auth: a.auth, Limiter: a.limiter, Throttle: access.NewThrottle(o.Clock), Name: "ze", Version: o.Version.Version,
-		Instructions: instructions, Clock: o.Clock, Logger: a.log,
+		Dispatcher: a.dispatcher, Auth: mcpAuth{a.auth}, Limiter: a.limiter, Throttle: access.NewThrottle(o.Clock), Name: "ze", Version: o.Version.Version,
+		Instructions: instructions, Assets: builtin.Assets(), Events: a.events, Tasks: a.tasks, Clock: o.Clock, Logger: a.log,
 	})
 	if err != nil {
 		return nil, err
 	}
 	return a, a.wireMetrics()
 }
-
-// instructions tell a model how to begin.
-const instructions = `ze controls a BGP speaker and the appliance it runs on. ` +
-	`Call ze_reference once to learn every command with its parameters and examples. ` +
-	`Prefer the typed tools; ze_execute runs any command line, for example "show bgp". ` +
-	`Look before you change: ze_show_bgp shows peers and their state, ze_show_bgp_rib what is received and sent. ` +
-	`After ze_announce verify with ze_show_bgp_rib (action sent); ze_withdraw takes it back by prefixes, id or tag. ` +
-	`A failed call says which field is wrong, what is allowed and what to do next.`
 
 // wireCommands registers the commands that want wants; nil: all.
 func (a *App) wireCommands(keeper builtin.Store, want func(*schema.Command) bool) error {
@@ -188,13 +192,21 @@ func (a *App) wireCommands(keeper builtin.Store, want func(*schema.Command) bool
 	if want != nil {
 		registry = command.NewRegistry()
 	}
+	a.dispatcher = command.NewDispatcher(command.Options{
+		Registry: registry, Audit: a.audit, Clock: a.o.Clock, Logger: a.log,
+	})
+	a.tasks = task.New(task.Options{
+		Store: a.store, Dispatcher: a.dispatcher, CanAnswer: mcp.CanAnswer, Events: a.events, Clock: a.o.Clock, Logger: a.log,
+		Principal: func(ctx context.Context, owner string) (*access.Principal, error) { return a.auth.Owner(ctx, owner) },
+	})
 	commands, err := builtin.Commands(set, builtin.Deps{
-		Registry: registry, Every: every, System: system{a}, BGP: a.bgp, Tokens: a.store, Usage: a.usage, Callers: callers{a}, Audit: a.audit, Config: a.config, Clock: a.o.Clock,
-		Store: keeper, Blobs: storage{a.store},
+		Registry: registry, Every: every, System: system{a}, BGP: a.bgp, Tokens: tokens{a.store, a.events}, Usage: a.usage, Callers: callers{a}, Audit: a.audit, Config: a.config, Clock: a.o.Clock,
+		Store: keeper, Blobs: storage{a.store}, Events: a.events, Tasks: a.tasks,
 	})
 	if err != nil {
 		return err
 	}
+	registry.Surround(a.surroundings)
 	if err := every.Register(commands...); err != nil {
 		return err
 	}
@@ -204,9 +216,6 @@ func (a *App) wireCommands(keeper builtin.Store, want func(*schema.Command) bool
 			return err
 		}
 	}
-	a.dispatcher = command.NewDispatcher(command.Options{
-		Registry: registry, Audit: a.audit, Clock: a.o.Clock, Logger: a.log,
-	})
 	return nil
 }
 
@@ -220,7 +229,7 @@ func (a *App) wireMetrics() error {
 	all := slices.Concat([]prometheus.Collector{
 		build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	}, a.store.Collectors(), a.audit.Collectors(), a.auth.Collectors(), a.dispatcher.Collectors(),
-		a.bgp.Collectors(), a.speaker.Collectors(), a.mcp.Collectors())
+		a.bgp.Collectors(), a.speaker.Collectors(), a.tasks.Collectors(), a.mcp.Collectors())
 	for _, c := range all {
 		if err := a.metrics.Register(c); err != nil {
 			return fmt.Errorf("register metrics: %w", err)
@@ -253,6 +262,10 @@ func (a *App) Start(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	if err := a.tasks.Start(ctx); err != nil {
+		return err
+	}
+	a.onStop("tasks", a.tasks.Stop)
 	doors, err := a.wantedDoors(cfg)
 	if err != nil {
 		return err

@@ -137,9 +137,15 @@ func TestEveryExample(t *testing.T) {
 				d.execute(t, "set environment log level debug", nil)
 			case strings.HasPrefix(line, "request config commit"):
 				d.execute(t, fmt.Sprintf("set environment instance name example-%d", examples), nil)
+			case strings.HasPrefix(line, "request task cancel"):
+				line = "request task cancel " + d.task(t, d.admin, "monitor event for 1h")
 			case strings.HasPrefix(line, "store restore"):
 				withoutDaemon = append(withoutDaemon, c)
 				continue
+			}
+			const exampleTask = "mfzwizlemzzw65dior3gs43b"
+			if before, after, found := strings.Cut(line, exampleTask); found {
+				line = before + d.beginTask(t, "monitor event for 1h") + after
 			}
 			var a struct{ ID string }
 			if rank(c) < rankConfig { // later there may be no bgp block

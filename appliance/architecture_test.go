@@ -56,6 +56,7 @@ var rooms = map[string]struct {
 }{
 	"appliance/access":       {"identity is below everything that needs it", nil},
 	"appliance/audit":        {"the record of calls knows no call", nil},
+	"appliance/event":        {"what happened is told without knowing who asks", nil},
 	"appliance/schema":       {"YANG is turned into types for everybody above", nil},
 	"appliance/process":      {"a supervisor knows nothing of what it runs", nil},
 	"appliance/command":      {"the one door knows identity, audit and schemas, and no command or surface", []string{"appliance/access", "appliance/audit", "appliance/schema"}},
@@ -63,16 +64,23 @@ var rooms = map[string]struct {
 	"appliance/bgp":          {"announcements are ours; the engine is behind an interface", []string{"appliance/schema"}},
 	"appliance/bgp/speaker":  {"the engine's host knows the types of bgp and how to run a process", []string{"appliance/bgp", "appliance/process"}},
 	"appliance/bgp/birdtest": {"a real peer for tests knows nothing of us", nil},
-	"appliance/builtin":      {"commands act on rooms through interfaces of their own", []string{"appliance/access", "appliance/audit", "appliance/bgp", "appliance/command", "appliance/config", "appliance/schema"}},
+	"appliance/task":         {"long work goes through the one door and knows no surface", []string{"appliance/access", "appliance/command", "appliance/event", "appliance/schema"}},
+	"appliance/builtin":      {"commands act on rooms through interfaces of their own", []string{"appliance/access", "appliance/audit", "appliance/bgp", "appliance/command", "appliance/config", "appliance/event", "appliance/schema", "appliance/task"}},
 	"appliance/rest":         {"a surface knows the dispatcher and who calls", []string{"appliance/access", "appliance/command"}},
-	"mcp":                    {"a surface knows the dispatcher and who calls", []string{"appliance/access", "appliance/command", "appliance/schema"}},
+	"mcp":                    {"a surface knows the dispatcher and who calls", []string{"appliance/access", "appliance/command", "appliance/event", "appliance/schema", "appliance/task"}},
 	"mcp/client":             {"a client knows the wire and nothing of the server", nil},
-	"store":                  {"the database implements what the domain rooms declare", []string{"appliance/access", "appliance/audit", "appliance/bgp", "appliance/config"}},
+	"mcp/stdio":              {"the pipes to a host are translated without knowing what is behind", nil},
+	"appliance/place":        {"where things are is below everything that looks for them", nil},
+	"store":                  {"the database implements what the domain rooms declare", []string{"appliance/access", "appliance/audit", "appliance/bgp", "appliance/config", "appliance/task"}},
 	"systemd":                {"the service manager knows nothing of us", nil},
 	"appliance": {"the wiring knows every room", []string{"appliance/access", "appliance/audit", "appliance/bgp", "appliance/bgp/speaker", "appliance/builtin",
-		"appliance/command", "appliance/config", "appliance/rest", "appliance/schema", "mcp", "store"}},
+		"appliance/command", "appliance/config", "appliance/event", "appliance/rest", "appliance/schema", "appliance/task", "mcp", "store"}},
 	"cmd/ze": {"the command line hands over to the daemon or talks to it", []string{"appliance", "appliance/access", "appliance/bgp", "appliance/bgp/speaker",
-		"appliance/builtin", "appliance/command", "appliance/config", "appliance/schema", "mcp", "mcp/client", "store", "systemd"}},
+		"appliance/builtin", "appliance/command", "appliance/config", "appliance/place", "appliance/schema", "mcp", "mcp/client", "store", "systemd"}},
+	"cmd/ze-test": {"a tester sees the server from outside, as its callers do", []string{"appliance/access", "cmd/ze-test/conformance", "mcp/client"}},
+	"cmd/ze-test/conformance": {"the fixtures are commands on what the daemon is made of", []string{"appliance/access", "appliance/audit", "appliance/command",
+		"appliance/event", "appliance/schema", "appliance/task", "mcp", "store"}},
+	"cmd/ze-mcp": {"the pipes end at the daemon, wherever that is", []string{"appliance/place", "mcp/client", "mcp/stdio"}},
 }
 
 // TestRooms holds the directions between rooms.
@@ -104,9 +112,9 @@ var guarded = []struct {
 	{"github.com/modelcontextprotocol/go-sdk", nil, "the MCP server is ours; the SDK is a client for tests"},
 	{"os/exec", []string{"appliance/process", "appliance/bgp/birdtest", "cmd/ze"}, "one room starts processes and ends them; birdtest is for tests"},
 	{"github.com/coreos/go-systemd", []string{"systemd"}, "one room talks to the service manager"},
-	{"github.com/spf13/cobra", []string{"cmd/ze"}, "only a program reads flags"},
+	{"github.com/spf13/cobra", []string{"cmd/ze", "cmd/ze-mcp", "cmd/ze-test"}, "only a program reads flags"},
 	{"flag", nil, "only a program reads flags, and ours uses cobra"},
-	{"os/signal", []string{"cmd/ze"}, "only a program handles signals"},
+	{"os/signal", []string{"cmd/ze", "cmd/ze-mcp", "cmd/ze-test"}, "only a program handles signals"},
 }
 
 // TestGuardedImports holds who may use which library.

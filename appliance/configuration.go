@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"ze.internal/ze/appliance/access"
 	"ze.internal/ze/appliance/bgp"
 	"ze.internal/ze/appliance/config"
 	"ze.internal/ze/appliance/schema"
+	"ze.internal/ze/appliance/task"
 )
 
 // InitialConfig is what ze init keeps when no configuration is given.
@@ -35,6 +37,7 @@ type Configuration struct {
 		MCP     mcpBlock     `json:"mcp"`
 		Metrics metricsBlock `json:"metrics"`
 		Audit   auditBlock   `json:"audit"`
+		Task    taskBlock    `json:"task"`
 		Log     struct {
 			Level string `json:"level"`
 		} `json:"log"`
@@ -65,6 +68,20 @@ type mcpBlock struct {
 type auditBlock struct {
 	RetentionDays uint32 `json:"retention-days"`
 	MaxRecords    int    `json:"max-records"`
+}
+
+type taskBlock struct {
+	Running  int `json:"running"`
+	Kept     int `json:"kept"`
+	TTL      int `json:"ttl"` // seconds, as those below
+	Deadline int `json:"deadline"`
+	Poll     int `json:"poll"`
+}
+
+// limits returns what tasks may take.
+func (b taskBlock) limits() task.Limits {
+	seconds := func(n int) time.Duration { return time.Duration(n) * time.Second }
+	return task.Limits{Running: b.Running, Kept: b.Kept, TTL: seconds(b.TTL), Deadline: seconds(b.Deadline), Poll: seconds(b.Poll)}
 }
 
 type identityBlock struct {
@@ -167,6 +184,10 @@ func LoadConfiguration(file string, text []byte, o Overrides, storeTokens int) (
 			problem(from, fmt.Sprintf("environment/metrics/server[%s]/ip", s.Name),
 				fmt.Sprintf("%s is not a loopback address, and metrics are served without authentication", s.IP), "127.0.0.1 or ::1")
 		}
+	}
+	if b := c.Environment.Task; b.TTL < b.Deadline {
+		problem("", "environment/task/ttl", fmt.Sprintf("%d s is less than deadline, %d s: what a long task answers would be forgotten before it does", b.TTL, b.Deadline),
+			fmt.Sprintf("at least %d", b.Deadline))
 	}
 	if c.BGP != nil {
 		c.BGP.SetDefaults()

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -42,13 +43,24 @@ type door struct {
 	done   chan struct{} // closed when the server has ended
 }
 
+// newDoor returns a door whose requests learn when it begins to close: those that
+// only wait for something end by themselves then.
+func newDoor(name string, server *http.Server) *door {
+	closing := make(chan struct{})
+	server.BaseContext = func(net.Listener) context.Context { return command.WithEnding(context.Background(), closing) }
+	server.RegisterOnShutdown(sync.OnceFunc(func() { close(closing) }))
+	return &door{name: name, server: server, done: make(chan struct{})}
+}
+
 // wantedDoors returns the network doors of a configuration, not yet open.
 func (a *App) wantedDoors(c *Configuration) ([]*door, error) {
 	var out []*door
 	add := func(name string, servers []serverBlock, h http.Handler) []*door {
 		var added []*door
 		for _, s := range servers {
-			added = append(added, &door{name: name, want: netip.AddrPortFrom(s.IP, s.Port), server: access.Server(h, log.New(a.log, "", 0)), done: make(chan struct{})})
+			d := newDoor(name, access.Server(h, log.New(a.log, "", 0)))
+			d.want = netip.AddrPortFrom(s.IP, s.Port)
+			added = append(added, d)
 		}
 		out = append(out, added...)
 		return added
@@ -187,9 +199,6 @@ func (a *App) metricsHandler() http.Handler {
 	return (&access.Guard{}).Wrap(mux)
 }
 
-// connKey is where a request's context holds its connection.
-type connKey struct{}
-
 // openControl serves commands on the control socket. Whoever may open the
 // socket is an operator: root, and the socket's group.
 func (a *App) openControl(ctx context.Context) error {
@@ -210,13 +219,16 @@ func (a *App) openControl(ctx context.Context) error {
 	if err := restrictSocket(path); err != nil {
 		return errors.Join(err, l.Close())
 	}
-	handler := rest.New(rest.Options{Dispatcher: a.dispatcher, Principal: peer, Surface: "cli", Logger: a.log})
+	mux := http.NewServeMux()
+	mux.Handle("/", rest.New(rest.Options{Dispatcher: a.dispatcher, Principal: peer, Surface: "cli", Logger: a.log}))
+	mux.Handle("/mcp", a.mcp)
 	guard := &access.Guard{MaxBody: 24 << 20, Refused: func(r *http.Request) {
 		a.dispatcher.Refused(command.Call{Surface: "cli", Remote: r.RemoteAddr}, "forbidden")
 	}}
-	server := access.Server(guard.Wrap(handler), log.New(a.log, "", 0))
-	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
-	a.serve(&door{name: "control", l: access.LimitListener(l, maxConnections), server: server, done: make(chan struct{})})
+	server := access.Server(guard.Wrap(mux), log.New(a.log, "", 0))
+	d := newDoor("control", server)
+	d.l = access.LimitListener(l, maxConnections)
+	a.serve(d)
 	return nil
 }
 
@@ -257,16 +269,26 @@ func restrictSocket(path string) error {
 }
 
 // peer returns the local user at the other end of the control socket.
-func peer(r *http.Request) (*access.Principal, error) {
-	c, _ := r.Context().Value(connKey{}).(net.Conn)
-	if wrapped, ok := c.(interface{ NetConn() net.Conn }); ok {
-		c = wrapped.NetConn()
-	}
-	unix, ok := c.(*net.UnixConn)
+func peer(r *http.Request) (*access.Principal, error) { return peerIn(r.Context()) }
+
+func peerIn(ctx context.Context) (*access.Principal, error) {
+	unix, ok := access.Connection[*net.UnixConn](ctx)
 	if !ok {
 		return nil, errors.New("the connection is no unix socket")
 	}
 	return access.PeerPrincipal(unix)
+}
+
+// mcpAuth tells who calls over MCP: the local user on the control socket, the
+// bearer of a token everywhere else.
+type mcpAuth struct{ bearers *access.Authenticator }
+
+// Authenticate implements mcp.Authenticator.
+func (c mcpAuth) Authenticate(ctx context.Context, header string) (*access.Principal, error) {
+	if _, ok := access.Connection[*net.UnixConn](ctx); ok {
+		return peerIn(ctx)
+	}
+	return c.bearers.Authenticate(ctx, header)
 }
 
 func notFound(hint string) http.HandlerFunc {

@@ -159,6 +159,24 @@ func (d *daemon) execute(t *testing.T, line string, v any) {
 	d.call(t, "ze_execute", map[string]string{"command": line}, v)
 }
 
+// beginTask runs a command line that takes long, as a client that takes tasks,
+// and returns the id of the task.
+func (d *daemon) beginTask(t *testing.T, line string) string {
+	t.Helper()
+	c := client.Open(client.Options{URL: d.url(t, "mcp") + "/mcp", Token: d.admin, Name: "test",
+		Capabilities: map[string]any{"extensions": map[string]any{"io.modelcontextprotocol/tasks": map[string]any{}}}})
+	defer c.Close()
+	raw, err := c.Do(t.Context(), "tools/call", "ze_execute", map[string]any{"name": "ze_execute", "arguments": map[string]string{"command": line}})
+	if err != nil {
+		t.Fatalf("%s: %v", line, err)
+	}
+	var created struct{ TaskID string }
+	if err := json.Unmarshal(raw, &created); err != nil || created.TaskID == "" {
+		t.Fatalf("%s is no task: %v in %s", line, err, raw)
+	}
+	return created.TaskID
+}
+
 // control sends a command line over the control socket, as the command line does.
 func (d *daemon) control(t *testing.T, line string) (int, string) {
 	t.Helper()

@@ -16,7 +16,7 @@ import (
 // unknown. The call is audited as any other.
 func Offline(ctx context.Context, o Options, call command.Call) (res *command.Result, err error) {
 	o = o.withDefaults()
-	a := &App{o: o, log: o.Logger}
+	a := &App{o: o, log: o.Logger, events: newEvents(o.Clock)}
 	defer func() { err = errors.Join(err, a.rollback(context.WithoutCancel(ctx))) }()
 	so := store.Options{Dir: o.DataDir, Clock: o.Clock, Logger: a.log}
 	if isRepair(call.Line) {

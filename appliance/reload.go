@@ -110,6 +110,7 @@ func (a *App) change(ctx context.Context, next *state) error {
 	a.auth.Apply(credentials)
 	a.limiter.SetLimits(next.cfg.limits())
 	a.audit.SetRetention(next.cfg.retention())
+	a.tasks.SetLimits(next.cfg.Environment.Task.limits())
 	a.level.Store(int32(level))
 	a.running.Store(next)
 	for _, d := range fresh {
@@ -182,9 +183,10 @@ func (a *App) processed(err error) {
 		a.log.Info().Str("source", r.source).Uint64("revision", r.revision).Msg("configuration applied")
 	}
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	s.Generation = a.reloads.Generation + 1
 	a.reloads = s
+	a.mu.Unlock()
+	a.reloaded(err)
 }
 
 // ReloadStatus tells how often the configuration was reloaded, and how the last

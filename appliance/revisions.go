@@ -20,7 +20,7 @@ func (a *App) newConfig(apply func(ctx context.Context, r config.Revision) error
 		return nil, fmt.Errorf("load the configuration model: %w", err)
 	}
 	return config.NewManager(config.Options{
-		Store: a.store, Model: set.Data(), Clock: a.o.Clock, Apply: apply, Logger: a.log, File: a.o.File,
+		Store: a.store, Model: set.Data(), Clock: a.o.Clock, Apply: apply, Logger: a.log, File: a.o.File, Committed: a.committed,
 		Check: func(ctx context.Context, text []byte) error {
 			_, err := a.gate(ctx, "configuration", text)
 			return err
@@ -88,7 +88,8 @@ func (a *App) reloadRevision(ctx context.Context) error {
 // Import checks a configuration text as the start gate does and keeps it as the
 // newest revision of a store that no daemon uses, tokens as digests.
 func Import(ctx context.Context, db *store.DB, text []byte, who, comment string) (config.Revision, error) {
-	a := &App{o: Options{}.withDefaults(), store: db}
+	o := Options{}.withDefaults()
+	a := &App{o: o, store: db, events: newEvents(o.Clock)}
 	m, err := a.newConfig(nil)
 	if err != nil {
 		return config.Revision{}, err

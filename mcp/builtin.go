@@ -43,10 +43,9 @@ func (s *Server) addBuiltinTools() error {
 		referenceName: {run: s.reference, definition: definition{
 			Name: referenceName,
 			Description: "The machine-readable reference of this daemon, as far as you may use it: commands with their parameters and examples, " +
-				"wire methods, tools. Call it first. With a section it returns only that part.",
-			InputSchema: jsontext.Value(`{"type":"object","properties":{"section":{"type":"string","minLength":1,` +
-				`"description":"Name of a member of the reference, for example: commands","examples":["commands"]}},` +
-				`"additionalProperties":false}`),
+				"RPC endpoints, dispatch keys, plugins, address families, services, tools. Call it first. With a section it returns only that part.",
+			InputSchema: jsontext.Value(`{"type":"object","properties":{"section":{"type":"string","enum":["` + strings.Join(command.Sections(), `","`) + `"],` +
+				`"description":"Name of a member of the reference; all of it if not given."}},"additionalProperties":false}`),
 			OutputSchema: jsontext.Value(`{"type":"object"}`),
 			Annotations:  annotations{ReadOnly: true, Idempotent: true},
 		}},
@@ -60,56 +59,51 @@ func (s *Server) addBuiltinTools() error {
 	return nil
 }
 
-// execute runs the command line given as the argument command.
-func (s *Server) execute(ctx context.Context, r *request, args jsontext.Value) (jsontext.Value, error) {
+// execute runs the command line given as the argument command. Without one it
+// asks for it, if the caller can be asked.
+func (s *Server) execute(ctx context.Context, r *request, x *round, args jsontext.Value) (reply, error) {
 	start := s.clock()
 	line, err := stringArgument(args, "command", `a command line, for example "show version"`)
 	if err == nil && strings.TrimSpace(line) == "" {
-		err = &command.Error{
+		line, err = x.askCommand(ctx)
+	}
+	if err != nil {
+		return reply{}, s.record(ctx, r, executeName, start, command.AsError(err))
+	}
+	return s.do(ctx, r, x, command.Call{Line: line})
+}
+
+func (x *round) askCommand(ctx context.Context) (string, error) {
+	if !x.client.form {
+		return "", &command.Error{
 			Code: command.Invalid, Field: "command", Message: "missing: ze_execute needs a command line",
 			Allowed: `a command line, for example "show version"`,
 			Actions: []string{"call ze_reference for the commands there are"},
 		}
 	}
-	if err != nil {
-		return nil, s.record(ctx, r, executeName, start, command.AsError(err))
-	}
-	return s.do(ctx, r, command.Call{Line: line})
+	return x.askText(ctx, keyCommand, "Which command should run?", "command", property{
+		Type: "string", Title: "Command line", Description: "For example: show version", MinLength: 1,
+	})
 }
 
 // reference returns the reference of what the caller may use, or one section
 // of it under its name. No command stands behind it, so it is recorded here.
-func (s *Server) reference(ctx context.Context, r *request, args jsontext.Value) (jsontext.Value, error) {
+func (s *Server) reference(ctx context.Context, r *request, _ *round, args jsontext.Value) (reply, error) {
 	start := s.clock()
 	value, err := s.referenceSection(r.principal, args)
 	if err != nil {
-		return nil, s.record(ctx, r, referenceName, start, command.AsError(err))
+		return reply{}, s.record(ctx, r, referenceName, start, command.AsError(err))
 	}
-	return value, s.record(ctx, r, referenceName, start, nil)
+	return reply{value: value}, s.record(ctx, r, referenceName, start, nil)
 }
 
 func (s *Server) referenceSection(p *access.Principal, args jsontext.Value) (jsontext.Value, error) {
-	section, err := stringArgument(args, "section", `a section's name, for example "commands"`)
+	section, err := stringArgument(args, "section", strings.Join(command.Sections(), ", "))
 	if err != nil {
 		return nil, err
 	}
-	whole := jsontext.Value(s.dispatcher.Registry().Reference(p))
-	if section == "" {
-		return whole, nil
-	}
-	var sections map[string]jsontext.Value
-	if err := json.Unmarshal(whole, &sections, checked); err != nil {
-		return nil, fmt.Errorf("read the reference: %w", err)
-	}
-	part, ok := sections[section]
-	if !ok {
-		return nil, &command.Error{
-			Code: command.Invalid, Field: "section", Message: "no section " + quoted(section),
-			Allowed: strings.Join(slices.Sorted(maps.Keys(sections)), ", "),
-			Actions: []string{"leave section out for the whole reference"},
-		}
-	}
-	return json.Marshal(map[string]jsontext.Value{section: part})
+	part, err := command.Section(s.dispatcher.Registry().Reference(p), section)
+	return jsontext.Value(part), err
 }
 
 // stringArgument returns the only argument of a hand-written tool, "" if it is

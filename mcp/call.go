@@ -2,6 +2,9 @@ package mcp
 
 import (
 	"context"
+	"errors"
+	"net/http"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -9,20 +12,27 @@ import (
 
 	"ze.internal/ze/appliance/access"
 	"ze.internal/ze/appliance/command"
-	"ze.internal/ze/appliance/schema"
+	"ze.internal/ze/appliance/task"
 )
 
 const surface = "mcp"
 
-// runTool carries out a call of one tool. args is an object or nil, the result
-// a JSON object.
-type runTool func(ctx context.Context, r *request, args jsontext.Value) (jsontext.Value, error)
+// runTool carries out a call of one tool. args is an object or nil.
+type runTool func(ctx context.Context, r *request, x *round, args jsontext.Value) (reply, error)
+
+// reply is what a tool answers: one of the three.
+type reply struct {
+	value  jsontext.Value // a JSON object
+	answer *command.Answer
+	task   *task.Task // that the call has become
+}
 
 // toolCall is a tools/call that names a tool and fits its headers.
 type toolCall struct {
-	name string
-	run  runTool
-	args jsontext.Value
+	name  string
+	run   runTool
+	args  jsontext.Value
+	round *round
 }
 
 func (s *Server) toolsCall(ctx context.Context, r *request) ([]byte, *failure) {
@@ -46,13 +56,22 @@ func (s *Server) toolsCall(ctx context.Context, r *request) ([]byte, *failure) {
 // business. The code says how a refusal is recorded.
 func (s *Server) parseCall(r *request) (call toolCall, code command.Code, fail *failure) {
 	var params struct {
-		Name      jsontext.Value `json:"name"`
-		Arguments jsontext.Value `json:"arguments"`
+		Name, Arguments jsontext.Value
+		inputs
 	}
 	code = command.Invalid
-	if err := json.Unmarshal(r.params, &params, checked); err != nil {
-		return call, code, invalidParams("params: %v", err)
-	}
+	members(r.params, func(name []byte, value jsontext.Value) {
+		switch string(name) {
+		case "name":
+			params.Name = value
+		case "arguments":
+			params.Arguments = value
+		case "inputResponses":
+			params.Responses = value
+		case "requestState":
+			params.State = value
+		}
+	})
 	name, isString := text(params.Name)
 	switch {
 	case params.Name == nil:
@@ -72,12 +91,13 @@ func (s *Server) parseCall(r *request) (call toolCall, code command.Code, fail *
 	if fail := checkParamHeaders(r.header, headers, params.Arguments); fail != nil {
 		return call, code, fail
 	}
-	return toolCall{name, run, params.Arguments}, "", nil
+	x, fail := s.newRound(r, name, params.Arguments, params.inputs)
+	return toolCall{name, run, params.Arguments, x}, code, fail
 }
 
 // tool returns what runs the tool called name and the parameters mirrored into
 // headers; nil if there is no such tool, or none for p: the two look alike.
-func (s *Server) tool(p *access.Principal, name string) (runTool, []*schema.Node) {
+func (s *Server) tool(p *access.Principal, name string) (runTool, []command.Header) {
 	if t := s.builtin[name]; t != nil {
 		return t.run, nil
 	}
@@ -85,24 +105,34 @@ func (s *Server) tool(p *access.Principal, name string) (runTool, []*schema.Node
 	if t == nil {
 		return nil, nil
 	}
-	return func(ctx context.Context, r *request, args jsontext.Value) (jsontext.Value, error) {
+	return func(ctx context.Context, r *request, x *round, args jsontext.Value) (reply, error) {
 		start := s.clock()
+		var err error
+		if actions, required := t.Actions(); required && r.client.form && missingAction(args) {
+			args, err = x.askAction(ctx, t.Name, actions, args)
+		}
+		if err != nil {
+			return reply{}, s.record(ctx, r, "", start, command.AsError(err))
+		}
 		path, values, err := t.Resolve(r.principal, []byte(args))
 		if err != nil {
-			return nil, s.record(ctx, r, "", start, command.AsError(err))
+			return reply{}, s.record(ctx, r, "", start, command.AsError(err))
 		}
-		return s.do(ctx, r, command.Call{Path: path, Values: values})
+		return s.do(ctx, r, x, command.Call{Path: path, Values: values})
 	}, t.Headers
 }
 
-// do hands a call to the dispatcher in the name of the request's sender.
-func (s *Server) do(ctx context.Context, r *request, c command.Call) (jsontext.Value, error) {
+// do hands a call to the dispatcher in the name of the request's sender, who is
+// asked first for what is missing.
+func (s *Server) do(ctx context.Context, r *request, x *round, c command.Call) (reply, error) {
 	c.Principal, c.Surface, c.Remote = r.principal, surface, r.remote
-	result, err := s.dispatcher.Do(ctx, c)
-	if err != nil {
-		return nil, err
+	if r.client.form {
+		var err error
+		if c, err = s.complete(ctx, x, c); err != nil {
+			return reply{}, err
+		}
 	}
-	return jsontext.Value(result.JSON), nil
+	return s.dispatch(command.WithAsker(ctx, x), r, c)
 }
 
 // record leaves the traces of a call that reaches no command.
@@ -115,30 +145,101 @@ func (s *Server) record(ctx context.Context, r *request, name string, start time
 func (s *Server) callTool(ctx context.Context, r *request, call toolCall) (result []byte, fail *failure) {
 	start, outcome := s.clock(), string(command.Internal) // unless the tool returns
 	s.metrics.inFlight.Inc()
+	answering := r.out.waiting()
 	defer func() {
+		answering()
 		s.metrics.inFlight.Dec()
 		s.finishCall(r, call.name, outcome, s.clock().Sub(start))
 	}()
-	value, err := call.run(ctx, r, call.args)
+	ctx, left := s.whileValid(ctx, r)
+	value, err := call.run(s.reporting(ctx, r), r, call.round, call.args)
+	if why := left(); why != nil {
+		outcome = "unauthenticated"
+		return nil, refusal(http.StatusUnauthorized, why.Error())
+	}
 	if err == nil {
 		if result, err = s.toolResult(value); err == nil {
 			outcome = "ok"
+			return result, nil
 		}
-	} else {
-		e := command.AsError(err)
-		outcome = string(e.Code)
-		result, err = s.toolError(e)
-	}
-	if err != nil {
 		s.log.Error().Err(err).Str("tool", call.name).Msg("encode the result of a tool")
 		return nil, internalFailure()
 	}
-	return result, nil
+	e := command.AsError(err)
+	outcome = string(e.Code)
+	if result, fail, err = s.notDone(call.round, e); err != nil {
+		s.log.Error().Err(err).Str("tool", call.name).Msg("encode the error of a tool")
+		return nil, internalFailure()
+	}
+	return result, fail
+}
+
+// whileValid returns a context that ends when the credential of the caller does:
+// a call that waits hears nothing of what happens afterwards. left ends the watch
+// and returns why the caller may no longer have an answer, nil if it may.
+func (s *Server) whileValid(ctx context.Context, r *request) (valid context.Context, left func() error) {
+	valid, cancel := context.WithCancel(ctx)
+	var (
+		mu      sync.Mutex
+		timer   *time.Timer
+		refused error
+	)
+	check := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if valid.Err() != nil {
+			return
+		}
+		p, err := s.principal(ctx, r.header)
+		if err == nil && p.Owner() != r.principal.Owner() {
+			err = errors.New("the credential is another caller's now")
+		}
+		if err != nil && !errors.Is(err, access.ErrAuthUnavailable) {
+			refused = err
+			cancel()
+			return
+		}
+		timer.Reset(checkInterval)
+	}
+	mu.Lock()
+	timer = time.AfterFunc(checkInterval, check)
+	mu.Unlock()
+	return valid, func() error {
+		mu.Lock()
+		defer mu.Unlock()
+		timer.Stop()
+		cancel()
+		return refused
+	}
+}
+
+// notDone encodes why a call has no answer: questions to the caller, a failure
+// of the protocol, or an error that is a result.
+func (s *Server) notDone(x *round, e *command.Error) (result []byte, fail *failure, err error) {
+	var lacking *lackingError
+	switch questions := questionsOf(e); {
+	case questions != nil:
+		result, err = x.result(questions)
+		return result, nil, err
+	case errors.As(e, &lacking):
+		return nil, missingCapability(lacking.Error(), string(lacking.required.encode())), nil
+	case e.Code == command.Internal:
+		return nil, internalFailure(), nil
+	}
+	result, err = s.toolError(e)
+	return result, nil, err
 }
 
 // toolResult encodes what a tool answers: once as text, for clients and models
 // that read only that, and once as it is.
-func (s *Server) toolResult(value jsontext.Value) ([]byte, error) {
+func (s *Server) toolResult(r reply) ([]byte, error) {
+	switch {
+	case r.answer != nil:
+		return s.answerResult(r.answer)
+	case r.task != nil:
+		return s.taskCreated(*r.task)
+	}
+	value := r.value
 	b := make([]byte, 0, 256+len(s.info)+2*len(value)+len(value)/4)
 	b, err := jsontext.AppendQuote(append(b, `{"resultType":"complete","content":[{"type":"text","text":`...), value)
 	if err != nil {
@@ -147,6 +248,34 @@ func (s *Server) toolResult(value jsontext.Value) ([]byte, error) {
 	b = append(append(b, `}],"structuredContent":`...), value...)
 	b = append(append(b, `,"isError":false,"_meta":`...), s.info...)
 	return append(b, '}'), nil
+}
+
+// answerResult encodes an answer that is not ours to shape. One that reports a
+// failure has no structuredContent, as toolError has none.
+func (s *Server) answerResult(a *command.Answer) ([]byte, error) {
+	content := jsontext.Value(a.Content)
+	if content == nil {
+		text := a.Structured
+		if text == nil {
+			text = []byte("{}")
+		}
+		quoted, err := jsontext.AppendQuote([]byte(`[{"type":"text","text":`), text)
+		if err != nil {
+			return nil, err
+		}
+		content = append(quoted, `}]`...)
+	}
+	out := struct {
+		ResultType string         `json:"resultType"`
+		Content    jsontext.Value `json:"content"`
+		Structured jsontext.Value `json:"structuredContent,omitzero"`
+		IsError    bool           `json:"isError"`
+		Meta       jsontext.Value `json:"_meta"`
+	}{"complete", content, jsontext.Value(a.Structured), a.Failed, s.info}
+	if a.Failed {
+		out.Structured = nil
+	}
+	return json.Marshal(out)
 }
 
 // toolError encodes why a tool failed. It has no structuredContent: clients hold

@@ -31,6 +31,30 @@ func encodeInfo(name, version string) ([]byte, error) {
 	return b, nil
 }
 
+// capabilities returns what this server offers; a member that is there means that
+// its methods answer.
+func (s *Server) capabilities() map[string]any {
+	type object struct{}
+	extensions := map[string]any{}
+	if s.tasks != nil {
+		extensions[extensionTasks] = object{}
+	}
+	if len(s.assets) > 0 {
+		extensions[extensionUI] = object{}
+	}
+	type list struct {
+		Changed   bool `json:"listChanged,omitzero"`
+		Subscribe bool `json:"subscribe,omitzero"`
+	}
+	told := s.events != nil
+	all := map[string]any{"tools": list{Changed: told}, "resources": list{Changed: told, Subscribe: told}, "prompts": list{Changed: told},
+		"completions": object{}}
+	if len(extensions) > 0 {
+		all["extensions"] = extensions
+	}
+	return all
+}
+
 // encodeDiscover returns the result of server/discover, which is the same for
 // every caller.
 func (s *Server) encodeDiscover(instructions string) ([]byte, error) {
@@ -44,11 +68,11 @@ func (s *Server) encodeDiscover(instructions string) ([]byte, error) {
 	}{
 		ResultType:        "complete",
 		SupportedVersions: []string{Revision},
-		Capabilities:      map[string]any{"tools": struct{}{}},
+		Capabilities:      s.capabilities(),
 		Instructions:      instructions,
 		cacheHints:        perCaller,
 		Meta:              s.info,
-	})
+	}, json.Deterministic(true))
 	if err != nil {
 		return nil, fmt.Errorf("mcp server: encode the result of server/discover: %w", err)
 	}

@@ -16,6 +16,7 @@ const (
 	codeInvalidParams      = -32602
 	codeInternal           = -32603
 	codeHeaderMismatch     = -32020
+	codeMissingCapability  = -32021
 	codeUnsupportedVersion = -32022
 )
 
@@ -80,8 +81,18 @@ func unsupportedVersion(requested string) *failure {
 	}
 }
 
+// missingCapability says that the request did not declare what its answer needs.
+// required is a client-capabilities object (page basic/index, error codes).
+func missingCapability(message, required string) *failure {
+	return &failure{status: http.StatusBadRequest, code: codeMissingCapability, message: message,
+		data: []byte(`{"requiredCapabilities":` + required + `}`)}
+}
+
 // write sends the failure.
-func (f *failure) write(w http.ResponseWriter) {
+func (f *failure) write(w http.ResponseWriter) { writeJSON(w, f.status, f.encode()) }
+
+// encode returns the failure as a JSON-RPC error.
+func (f *failure) encode() []byte {
 	b := append(make([]byte, 0, 256+len(f.message)+len(f.data)+len(f.id)), `{"jsonrpc":"2.0",`...)
 	if f.id != nil {
 		b = append(b, `"id":`...)
@@ -96,7 +107,7 @@ func (f *failure) write(w http.ResponseWriter) {
 		b = append(b, `,"data":`...)
 		b = append(b, f.data...)
 	}
-	writeJSON(w, f.status, append(b, `}}`...))
+	return append(b, `}}`...)
 }
 
 // writeResult sends the answer to a request.
@@ -120,7 +131,7 @@ func writeJSON(w http.ResponseWriter, status int, parts ...[]byte) {
 		n += len(p)
 	}
 	h := w.Header()
-	h.Set("Content-Type", "application/json")
+	h["Content-Type"] = contentJSON
 	setCommonHeaders(h, n)
 	w.WriteHeader(status)
 	for _, p := range parts {
@@ -130,8 +141,15 @@ func writeJSON(w http.ResponseWriter, status int, parts ...[]byte) {
 	}
 }
 
+// Values of headers that all answers share; nobody changes them.
+var (
+	contentJSON = []string{"application/json"}
+	noStore     = []string{"no-store"}
+	noSniff     = []string{"nosniff"}
+)
+
 func setCommonHeaders(h http.Header, length int) {
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Content-Length", strconv.Itoa(length))
+	h["Cache-Control"] = noStore
+	h["X-Content-Type-Options"] = noSniff
+	h["Content-Length"] = []string{strconv.Itoa(length)}
 }

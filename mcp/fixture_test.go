@@ -3,9 +3,12 @@ package mcp
 import (
 	"context"
 	_ "embed"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,6 +18,7 @@ import (
 	"ze.internal/ze/appliance/access"
 	"ze.internal/ze/appliance/audit"
 	"ze.internal/ze/appliance/command"
+	"ze.internal/ze/appliance/event"
 	"ze.internal/ze/appliance/schema"
 )
 
@@ -57,6 +61,41 @@ func (l *lamps) commands(t testing.TB) []*command.Command {
 				return nil, err
 			}
 			return map[string]any{"lamp": args.Lamp, "entries": []string{}}, nil
+		},
+		"show fuse": func(_ context.Context, r *command.Request) (any, error) {
+			var args struct{ Number int }
+			if err := r.Bind(&args); err != nil {
+				return nil, err
+			}
+			if args.Number == 3 {
+				return nil, &command.Error{Code: command.Unavailable, Message: "the box is locked"}
+			}
+			return map[string]any{"number": args.Number}, nil
+		},
+		"show prompt dim": func(ctx context.Context, r *command.Request) (any, error) {
+			var args struct {
+				Level      int
+				Lamp, Mode string
+			}
+			if err := r.Bind(&args); err != nil {
+				return nil, err
+			}
+			if args.Lamp == "" {
+				answers, err := command.Ask(ctx, command.Question{Key: "lamp", Method: "elicitation/create", Params: json.RawMessage(
+					`{"message":"Which lamp?","requestedSchema":{"type":"object","properties":{"lamp":{"type":"string"}},"required":["lamp"]}}`)})
+				if err != nil {
+					return nil, err
+				}
+				var a struct{ Content struct{ Lamp string } }
+				if err := json.Unmarshal(answers["lamp"], &a); err != nil {
+					return nil, err
+				}
+				args.Lamp = a.Content.Lamp
+			}
+			text := fmt.Sprintf("Dim the lamp %s to %d.", args.Lamp, args.Level)
+			return map[string]any{"description": "Dims.", "messages": []any{
+				map[string]any{"role": "user", "content": map[string]any{"type": "text", "text": text}},
+			}}, nil
 		},
 		"switch": func(_ context.Context, r *command.Request) (any, error) {
 			var args struct {
@@ -135,43 +174,66 @@ const (
 )
 
 // keyring stands for the database below authentication: a few fixed tokens.
-type keyring map[[32]byte]access.Token
+type keyring struct {
+	mu   sync.Mutex
+	kept map[[32]byte]access.Token
+}
 
-func (k keyring) TokenByDigest(_ context.Context, digest [32]byte) (access.Token, error) {
+// change changes the token with this secret, or takes it away.
+func (k *keyring) change(secret string, how func(*access.Token)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	t := k.kept[access.DigestOf(secret)]
+	delete(k.kept, access.DigestOf(secret))
+	if how != nil {
+		how(&t)
+		k.kept[access.DigestOf(secret)] = t
+	}
+}
+
+func (k *keyring) TokenByDigest(_ context.Context, digest [32]byte) (access.Token, error) {
 	if digest == access.DigestOf(lostToken) {
 		return access.Token{}, errors.New("the disk is gone")
 	}
-	if t, ok := k[digest]; ok {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if t, ok := k.kept[digest]; ok {
 		return t, nil
 	}
 	return access.Token{}, access.ErrNoToken
 }
 
-func (k keyring) Now() time.Time { return time.Now() }
+func (k *keyring) Now() time.Time { return time.Now() }
 
-func (k keyring) UseTokens(context.Context, map[[32]byte]time.Time) error {
+func (k *keyring) UseTokens(context.Context, map[[32]byte]time.Time) error {
 	return errors.ErrUnsupported
 }
-func (k keyring) RotateToken(context.Context, string, access.Token, time.Time) (access.Token, error) {
+func (k *keyring) RotateToken(context.Context, string, access.Token, time.Time) (access.Token, error) {
 	return access.Token{}, errors.ErrUnsupported
 }
-func (k keyring) Tokens(context.Context) ([]access.Token, error)  { return nil, errors.ErrUnsupported }
-func (k keyring) CreateToken(context.Context, access.Token) error { return errors.ErrUnsupported }
-func (k keyring) DeleteToken(context.Context, string) (bool, error) {
+func (k *keyring) Tokens(context.Context) ([]access.Token, error)  { return nil, errors.ErrUnsupported }
+func (k *keyring) CreateToken(context.Context, access.Token) error { return errors.ErrUnsupported }
+func (k *keyring) DeleteToken(context.Context, string) (bool, error) {
 	return false, errors.ErrUnsupported
 }
 
-func newAuthenticator(t testing.TB) *access.Authenticator {
-	keys := make(keyring)
+func newKeyring() *keyring {
+	keys := &keyring{kept: map[[32]byte]access.Token{}}
 	for secret, token := range map[string]access.Token{
 		adminToken:   {Name: "admin", Accessor: "a1", Scope: access.Admin},
 		readToken:    {Name: "reader", Accessor: "r1", Scope: access.Read},
 		narrowToken:  {Name: "narrow", Accessor: "n1", Allow: []string{"show lamp"}},
 		expiredToken: {Name: "old", Accessor: "o1", Scope: access.Admin, Expires: time.Unix(1, 0)},
 	} {
-		keys[access.DigestOf(secret)] = token
+		keys.kept[access.DigestOf(secret)] = token
 	}
-	a, err := access.NewAuthenticator(access.AuthOptions{Mode: access.ModeBearer, Store: keys})
+	return keys
+}
+
+func newAuthenticator(t testing.TB) *access.Authenticator { return newKeyring().authenticator(t) }
+
+func (k *keyring) authenticator(t testing.TB) *access.Authenticator {
+	a, err := access.NewAuthenticator(access.AuthOptions{Mode: access.ModeBearer, Store: k})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,6 +244,7 @@ func newAuthenticator(t testing.TB) *access.Authenticator {
 type fixture struct {
 	*Server
 	lamps      *lamps
+	keys       *keyring
 	kept       *auditStore // to be looked at once the ledger has stopped
 	ledger     *ledger
 	registry   *command.Registry
@@ -193,6 +256,7 @@ func newFixture(t testing.TB, change func(*Options)) *fixture {
 	kept := &auditStore{}
 	f := &fixture{
 		kept:     kept,
+		keys:     newKeyring(),
 		lamps:    &lamps{waiting: make(chan struct{}, 1), cancelled: make(chan error, 1)},
 		ledger:   &ledger{Log: audit.NewLog(audit.Options{Store: kept, Logger: zerolog.Nop()})},
 		registry: command.NewRegistry(),
@@ -203,15 +267,19 @@ func newFixture(t testing.TB, change func(*Options)) *fixture {
 			t.Error(err)
 		}
 	})
-	if err := f.registry.Register(f.lamps.commands(t)...); err != nil {
+	if err := f.registry.Register(append(f.lamps.commands(t), asking()...)...); err != nil {
 		t.Fatal(err)
 	}
 	f.dispatcher = command.NewDispatcher(command.Options{
 		Registry: f.registry, Audit: f.ledger, Clock: time.Now, Logger: zerolog.Nop(),
 	})
 	o := Options{
-		Dispatcher: f.dispatcher, Auth: newAuthenticator(t), Name: "ze", Version: "0.0.0-test",
-		Instructions: "Call ze_reference first.", Logger: zerolog.Nop(),
+		Dispatcher: f.dispatcher, Auth: f.keys.authenticator(t), Name: "ze", Version: "0.0.0-test",
+		Instructions: "Call ze_reference first.", Events: event.New(event.Options{}),
+		Assets: map[string][]byte{
+			"ui://lamps/panel.html": []byte("<!doctype html><title>Lamps</title>"),
+			"ui://lamps/bulb.png":   {0x89, 'P', 'N', 'G'},
+		}, Logger: zerolog.Nop(),
 	}
 	if change != nil {
 		change(&o)

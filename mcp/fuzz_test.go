@@ -16,6 +16,8 @@ func FuzzBody(f *testing.F) {
 	for _, seed := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ze_switch","arguments":{"lamp":"hall","on":true},` + metaMember + `}}`,
 		`{"jsonrpc":"2.0","id":"\u0061","method":"tools\/call","params":{"name":"ze_switch",` + metaMember + `}}`,
+		formCall("ze_switch", `{"lamp":"hall"}`),
+		strings.Replace(formCall("ze_switch", `{}`), `"arguments"`, `"inputResponses":{"ze-arguments":{"action":"accept","content":{"lamp":"hall","on":true}}},"requestState":"v1.AAAA","arguments"`, 1),
 		`{"jsonrpc":"2.0","method":"notifications/cancelled"}`,
 		`{"jsonrpc":"2.0","id":null,"result":{}}`,
 		`[{}]`, `{"id":1,"id":2}`, `{"a\"b":[1e400,-0,"\ud800"]}`, " \n", "\xef\xbb\xbf{}", strings.Repeat("[", 100),
@@ -46,7 +48,7 @@ func FuzzBody(f *testing.F) {
 		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
 			t.Fatalf("%v: %s", err, w.Body)
 		}
-		if (answer.Result == nil) == (answer.Error == nil) || (answer.Result != nil && answer.Result.ResultType != "complete") {
+		if (answer.Result == nil) == (answer.Error == nil) || (answer.Result != nil && answer.Result.ResultType != "complete" && answer.Result.ResultType != "input_required") {
 			t.Errorf("neither result nor error: %s", w.Body)
 		}
 		if answer.Error != nil && answer.Error.Code == codeInternal {

@@ -13,21 +13,22 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"ze.internal/ze/appliance/schema"
+	"ze.internal/ze/appliance/command"
 )
 
 // checkTransport checks what HTTP says about a request before its body is read.
-func checkTransport(w http.ResponseWriter, r *http.Request) *failure {
+func checkTransport(w http.ResponseWriter, r *http.Request) (accepts, *failure) {
+	a := acceptedAnswers(r.Header["Accept"])
 	switch {
 	case r.Method != http.MethodPost:
 		w.Header().Set("Allow", http.MethodPost)
-		return refusal(http.StatusMethodNotAllowed, "only POST is answered here: MCP revision "+Revision+" has no GET stream and no sessions")
-	case !isJSON(r.Header.Get("Content-Type")):
-		return refusal(http.StatusUnsupportedMediaType, "Content-Type must be application/json")
-	case !acceptsAnswer(r.Header["Accept"]):
-		return refusal(http.StatusNotAcceptable, "Accept excludes both kinds of answer; send Accept: application/json, text/event-stream")
+		return a, refusal(http.StatusMethodNotAllowed, "only POST is answered here: MCP revision "+Revision+" has no GET stream and no sessions")
+	case len(r.Header["Content-Type"]) > 1 || !isJSON(r.Header.Get("Content-Type")):
+		return a, refusal(http.StatusUnsupportedMediaType, "Content-Type must be application/json")
+	case !a.json && !a.stream:
+		return a, refusal(http.StatusNotAcceptable, "Accept excludes both kinds of answer; send Accept: application/json, text/event-stream")
 	}
-	return nil
+	return a, nil
 }
 
 func isJSON(contentType string) bool {
@@ -39,32 +40,37 @@ func isJSON(contentType string) bool {
 	return err == nil && mediaType == want
 }
 
-// acceptsAnswer reports whether an Accept header leaves room for an answer. The
-// revision makes clients list both media types, but widespread ones send just
-// one, or none; only a header that rules both out is refused.
-func acceptsAnswer(accept []string) bool {
+// acceptedAnswers returns what an Accept header leaves room for. The revision
+// makes clients list both media types, but widespread ones send just one, or
+// none, which leaves room for both.
+func acceptedAnswers(accept []string) (a accepts) {
 	listed := false
 	for _, line := range accept {
-		for part := range strings.SplitSeq(line, ",") {
+		for more := true; more; {
+			var part string
+			part, line, more = strings.Cut(line, ",")
 			mediaType, params, _ := strings.Cut(part, ";")
-			switch mediaType = strings.TrimSpace(mediaType); {
-			case mediaType == "":
+			if mediaType = strings.TrimSpace(mediaType); mediaType == "" {
 				continue
-			case matchesAnswer(mediaType) && !refusedByQuality(params):
-				return true
 			}
 			listed = true
+			if refusedByQuality(params) {
+				continue
+			}
+			switch strings.ToLower(mediaType) {
+			case "application/json", "application/*":
+				a.json = true
+			case "text/event-stream", "text/*":
+				a.stream = true
+			case "*/*":
+				a = accepts{json: true, stream: true}
+			}
 		}
 	}
-	return !listed
-}
-
-func matchesAnswer(mediaRange string) bool {
-	switch strings.ToLower(mediaRange) {
-	case "application/json", "text/event-stream", "*/*", "application/*", "text/*":
-		return true
+	if !listed {
+		return accepts{json: true, stream: true}
 	}
-	return false
+	return a
 }
 
 // refusedByQuality reports whether the parameters of a media range hold a
@@ -102,24 +108,30 @@ func decodeHeader(value string) (string, error) {
 }
 
 // checkParamHeaders checks that the Mcp-Param-* headers of a tool call repeat
-// the arguments of the given parameters.
-func checkParamHeaders(h http.Header, params []*schema.Node, args jsontext.Value) *failure {
-	if len(params) == 0 {
-		return nil
-	}
-	var byName map[string]jsontext.Value
-	if args != nil {
-		if err := json.Unmarshal(args, &byName, checked); err != nil {
-			return invalidParams("arguments: %v", err)
-		}
-	}
-	for _, p := range params {
-		name := "Mcp-Param-" + p.Header
-		if fail := checkParamHeader(name, h[textproto.CanonicalMIMEHeaderKey(name)], p.Name, byName[p.Name]); fail != nil {
+// the arguments that they mirror.
+func checkParamHeaders(h http.Header, mirrored []command.Header, args jsontext.Value) *failure {
+	for _, m := range mirrored {
+		name := "Mcp-Param-" + m.Name
+		if fail := checkParamHeader(name, h[textproto.CanonicalMIMEHeaderKey(name)], strings.Join(m.Path, "."), argumentAt(args, m.Path)); fail != nil {
 			return fail
 		}
 	}
 	return nil
+}
+
+// argumentAt returns the argument at a path of member names, nil if there is none.
+func argumentAt(args jsontext.Value, path []string) jsontext.Value {
+	for _, name := range path {
+		if args.Kind() != '{' {
+			return nil
+		}
+		var members map[string]jsontext.Value
+		if err := json.Unmarshal(args, &members, checked); err != nil {
+			return nil
+		}
+		args = members[name]
+	}
+	return args
 }
 
 func checkParamHeader(name string, values []string, param string, arg jsontext.Value) *failure {

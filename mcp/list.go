@@ -19,8 +19,9 @@ type definition struct {
 	Name         string         `json:"name"`
 	Description  string         `json:"description"`
 	InputSchema  jsontext.Value `json:"inputSchema"`
-	OutputSchema jsontext.Value `json:"outputSchema"`
+	OutputSchema jsontext.Value `json:"outputSchema,omitzero"`
 	Annotations  annotations    `json:"annotations"`
+	Meta         jsontext.Value `json:"_meta,omitzero"`
 }
 
 type annotations struct {
@@ -44,23 +45,23 @@ func define(t *command.Tool) definition {
 type listCache struct {
 	mu         sync.Mutex
 	generation uint64
-	byView     map[string][]byte
+	byView     map[listKey][]byte
+}
+
+// listKey says which list: what the caller may see, and whether it shows apps.
+type listKey struct {
+	view string
+	ui   bool
 }
 
 // maxLists bounds the cache: views come from tokens, which come and go.
 const maxLists = 64
 
 func (s *Server) toolsList(_ context.Context, r *request) ([]byte, *failure) {
-	var params struct {
-		Cursor jsontext.Value `json:"cursor"`
+	if fail := r.onePage(); fail != nil {
+		return nil, fail
 	}
-	if err := json.Unmarshal(r.params, &params, checked); err != nil {
-		return nil, invalidParams("params: %v", err)
-	}
-	if params.Cursor != nil {
-		return nil, refusedParams("no such cursor: the list is one page; ask without a cursor")
-	}
-	list, err := s.list(r.principal)
+	list, err := s.list(r.principal, r.client.ui)
 	if err != nil {
 		s.log.Error().Err(err).Msg("encode the list of tools")
 		return nil, internalFailure()
@@ -68,34 +69,42 @@ func (s *Server) toolsList(_ context.Context, r *request) ([]byte, *failure) {
 	return list, nil
 }
 
-// list returns the result of tools/list for p.
-func (s *Server) list(p *access.Principal) ([]byte, error) {
-	registry, view, c := s.dispatcher.Registry(), p.View(), &s.lists
+// list returns the result of tools/list for p. Tools name the app that shows
+// their result only to a client that can show it.
+func (s *Server) list(p *access.Principal, ui bool) ([]byte, error) {
+	registry, key, c := s.dispatcher.Registry(), listKey{p.View(), ui}, &s.lists
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	generation := registry.Generation()
-	if list, ok := c.byView[view]; ok && c.generation == generation {
+	if list, ok := c.byView[key]; ok && c.generation == generation {
 		return list, nil
 	}
-	list, err := s.encodeList(registry.Tools(p))
+	list, err := s.encodeList(registry.Tools(p), ui)
 	if err != nil {
 		return nil, err
 	}
 	if c.byView == nil || c.generation != generation || len(c.byView) >= maxLists {
-		c.generation, c.byView = generation, make(map[string][]byte)
+		c.generation, c.byView = generation, make(map[listKey][]byte)
 	}
-	c.byView[view] = list
+	c.byView[key] = list
 	return list, nil
 }
 
-func (s *Server) encodeList(generated []*command.Tool) ([]byte, error) {
+func (s *Server) encodeList(generated []*command.Tool, ui bool) ([]byte, error) {
 	tools := make([]definition, 0, len(s.builtin)+len(generated))
 	for _, t := range s.builtin {
 		tools = append(tools, t.definition)
 	}
 	slices.SortFunc(tools, func(a, b definition) int { return strings.Compare(a.Name, b.Name) })
 	for _, t := range generated {
-		tools = append(tools, define(t))
+		d := define(t)
+		if _, ok := s.assets[t.UIResource]; ok && ui {
+			var err error
+			if d.Meta, err = uiMeta(t); err != nil {
+				return nil, err
+			}
+		}
+		tools = append(tools, d)
 	}
 	return json.Marshal(struct {
 		ResultType string       `json:"resultType"`

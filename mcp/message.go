@@ -32,18 +32,28 @@ func parseMessage(body []byte) (message, *failure) {
 	default:
 		return message{}, invalidRequest("the body must be a JSON-RPC request object")
 	}
-	var in struct {
-		JSONRPC jsontext.Value `json:"jsonrpc"`
-		ID      jsontext.Value `json:"id"`
-		Method  jsontext.Value `json:"method"`
-		Params  jsontext.Value `json:"params"`
-		Result  jsontext.Value `json:"result"`
-		Error   jsontext.Value `json:"error"`
-		Other   jsontext.Value `json:",embed"`
-	}
-	if err := json.Unmarshal(body, &in, checked); err != nil {
-		return message{}, invalidRequest("the body must be a JSON-RPC request object: %v", err)
-	}
+	var in struct{ JSONRPC, ID, Method, Params, Result, Error jsontext.Value }
+	var other []byte // name of the first member that no request has
+	members(body, func(name []byte, value jsontext.Value) {
+		switch string(name) {
+		case "jsonrpc":
+			in.JSONRPC = value
+		case "id":
+			in.ID = value
+		case "method":
+			in.Method = value
+		case "params":
+			in.Params = value
+		case "result":
+			in.Result = value
+		case "error":
+			in.Error = value
+		default:
+			if other == nil {
+				other = append([]byte{}, name...)
+			}
+		}
+	})
 	if in.Method == nil && (in.Result != nil || in.Error != nil) {
 		// Without its id: that belongs to a request of somebody else.
 		return message{}, invalidRequest("a response was sent, but this server sends no requests")
@@ -65,8 +75,8 @@ func parseMessage(body []byte) (message, *failure) {
 		fail = invalidRequest("method must be a string that is not empty")
 	case in.Result != nil || in.Error != nil:
 		fail = invalidRequest("a request has no result and no error")
-	case in.Other != nil:
-		fail = invalidRequest("unknown member %s: a request has jsonrpc, id, method and params", firstName(in.Other))
+	case other != nil:
+		fail = invalidRequest("unknown member %s: a request has jsonrpc, id, method and params", quoted(string(other)))
 	}
 	if fail != nil {
 		return message{}, fail.to(in.ID)
@@ -97,15 +107,4 @@ func text(v jsontext.Value) (string, bool) {
 	}
 	b, err := jsontext.AppendUnquote(make([]byte, 0, len(v)), v)
 	return string(b), err == nil
-}
-
-// firstName returns the first member name of a JSON object, quoted.
-func firstName(object jsontext.Value) string {
-	dec := jsontext.NewDecoder(bytes.NewBuffer(object))
-	for range 2 { // the bracket, the name
-		if _, err := dec.ReadToken(); err != nil {
-			return ""
-		}
-	}
-	return string(object[bytes.IndexByte(object, '"'):dec.InputOffset()])
 }

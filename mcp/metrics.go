@@ -15,6 +15,7 @@ type metrics struct {
 	toolCalls *prometheus.CounterVec
 	duration  *prometheus.HistogramVec
 	inFlight  prometheus.Gauge
+	streams   prometheus.Gauge
 }
 
 func newMetrics() *metrics {
@@ -36,11 +37,15 @@ func newMetrics() *metrics {
 			Name: "ze_tool_calls_in_flight",
 			Help: "MCP tool calls running now.",
 		}),
+		streams: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "ze_mcp_streams",
+			Help: "Open streams of subscriptions/listen.",
+		}),
 	}
 }
 
 func (m *metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.requests, m.toolCalls, m.duration, m.inFlight}
+	return []prometheus.Collector{m.requests, m.toolCalls, m.duration, m.inFlight, m.streams}
 }
 
 // finishCall counts and logs a finished call of a tool that exists.

@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"ze.internal/ze/appliance/access"
+	"ze.internal/ze/appliance/command"
 )
 
 // method answers a request that has passed checkEnvelope with the JSON of a
@@ -24,6 +25,13 @@ type request struct {
 	header    http.Header
 	principal *access.Principal
 	remote    string
+	out       *responder
+	leave     func()         // the request no longer counts as one under way; may be called twice
+	give      func()         // the body is no longer held; may be called twice
+	client    capabilities   // set by checkEnvelope
+	progress  jsontext.Value // the progressToken; nil: nobody wants to hear of progress
+	trace     command.Trace
+	traced    bool // trace is set
 	recorded  bool // the method leaves the audit records itself
 }
 
@@ -40,10 +48,8 @@ const (
 
 // requestMeta is params._meta, as far as every method needs it.
 type requestMeta struct {
-	Version       jsontext.Value `json:"io.modelcontextprotocol/protocolVersion"`
-	Capabilities  jsontext.Value `json:"io.modelcontextprotocol/clientCapabilities"`
-	ClientInfo    jsontext.Value `json:"io.modelcontextprotocol/clientInfo"`
-	ProgressToken jsontext.Value `json:"progressToken"`
+	Version, Capabilities, ClientInfo      jsontext.Value
+	ProgressToken, TraceParent, TraceState jsontext.Value
 }
 
 // checkEnvelope checks what every request must carry: the version and method
@@ -84,7 +90,14 @@ func (r *request) checkEnvelope() *failure {
 	case version != Revision:
 		return unsupportedVersion(version)
 	}
-	return nil
+	r.progress = meta.ProgressToken
+	if meta.TraceParent != nil {
+		parent, _ := text(meta.TraceParent)
+		state, _ := text(meta.TraceState)
+		r.trace, r.traced = command.ParseTrace(parent, state)
+	}
+	r.client, fail = parseCapabilities(meta.Capabilities)
+	return fail
 }
 
 // meta reads params._meta.
@@ -95,21 +108,34 @@ func (r *request) meta() (m requestMeta, fail *failure) {
 	if r.params.Kind() != '{' {
 		return m, invalidParams("params must be an object")
 	}
-	var params struct {
-		Meta jsontext.Value `json:"_meta"`
-	}
-	if err := json.Unmarshal(r.params, &params, checked); err != nil {
-		return m, invalidParams("params: %v", err)
-	}
-	if params.Meta == nil {
+	var meta jsontext.Value
+	members(r.params, func(name []byte, value jsontext.Value) {
+		if string(name) == "_meta" {
+			meta = value
+		}
+	})
+	if meta == nil {
 		return m, invalidParams("params._meta is missing: every request needs it, with %s and %s", metaVersion, metaCapabilities)
 	}
-	if params.Meta.Kind() != '{' {
+	if meta.Kind() != '{' {
 		return m, invalidParams("params._meta must be an object")
 	}
-	if err := json.Unmarshal(params.Meta, &m, checked); err != nil {
-		return m, invalidParams("params._meta: %v", err)
-	}
+	members(meta, func(name []byte, value jsontext.Value) {
+		switch string(name) {
+		case metaVersion:
+			m.Version = value
+		case metaCapabilities:
+			m.Capabilities = value
+		case metaClientInfo:
+			m.ClientInfo = value
+		case "progressToken":
+			m.ProgressToken = value
+		case "traceparent":
+			m.TraceParent = value
+		case "tracestate":
+			m.TraceState = value
+		}
+	})
 	return m, nil
 }
 
@@ -132,12 +158,16 @@ func isImplementation(v jsontext.Value) bool {
 	if v.Kind() != '{' {
 		return false
 	}
-	var info struct {
-		Name    jsontext.Value `json:"name"`
-		Version jsontext.Value `json:"version"`
-	}
-	err := json.Unmarshal(v, &info, checked)
-	return err == nil && info.Name.Kind() == '"' && info.Version.Kind() == '"'
+	var hasName, hasVersion bool
+	members(v, func(name []byte, value jsontext.Value) {
+		switch string(name) {
+		case "name":
+			hasName = value.Kind() == '"'
+		case "version":
+			hasVersion = value.Kind() == '"'
+		}
+	})
+	return hasName && hasVersion
 }
 
 // single returns the value of a header that must be sent once. Of two, a proxy
@@ -187,6 +217,9 @@ func (s *Server) run(ctx context.Context, m method, r *request) (result []byte, 
 			result, fail = nil, internalFailure()
 		}
 	}()
+	if r.traced {
+		ctx = command.WithTrace(ctx, r.trace)
+	}
 	return m(ctx, r)
 }
 

@@ -13,8 +13,6 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,6 +20,8 @@ import (
 
 	"ze.internal/ze/appliance/access"
 	"ze.internal/ze/appliance/command"
+	"ze.internal/ze/appliance/event"
+	"ze.internal/ze/appliance/task"
 )
 
 // Revision is the protocol revision served.
@@ -46,7 +46,13 @@ type Options struct {
 	Instructions  string              // how a model should use the tools; "" sends none
 	Clock         func() time.Time    // default time.Now
 	Logger        zerolog.Logger
-	MaxBody       int64 // bytes a request's body may have; default 4 MiB
+	Tasks         *task.Manager     // runs long commands for clients that take a task; nil: everybody waits
+	Events        *event.Bus        // what callers may listen for; nil: they cannot listen
+	MaxStreams    int               // of one caller that are open at a time; default 8
+	Assets        map[string][]byte // by ui:// address: documents that a host shows; nil: none, and no app is offered
+	MaxBody       int64             // bytes a request's body may have; default 4 MiB
+	KeepAlive     time.Duration     // between comments on a stream, and how long an answer may take before it becomes one; default 15 s
+	StateKey      []byte            // 32 random bytes that seal what callers carry from round to round; default new ones
 }
 
 // Server answers MCP requests. It is safe for concurrent use, and holds nothing
@@ -59,7 +65,13 @@ type Server struct {
 	clock      func() time.Time
 	log        zerolog.Logger
 	maxBody    int64
-	large      atomic.Int64 // octets of large bodies being answered
+	keepAlive  time.Duration
+	sealer     *sealer
+	assets     map[string][]byte
+	tasks      *task.Manager // nil: no tasks
+	events     *event.Bus    // nil: nobody can listen
+	streams    streams
+	large      budget
 
 	methods  map[string]method
 	builtin  map[string]*builtinTool
@@ -81,6 +93,8 @@ func New(o Options) (*Server, error) {
 		return nil, errors.New("mcp server: name and version are required")
 	case o.MaxBody < 0:
 		return nil, errors.New("mcp server: the limit of a request's body is negative")
+	case o.KeepAlive < 0:
+		return nil, errors.New("mcp server: the interval of keep-alive comments is negative")
 	}
 	s := &Server{
 		dispatcher: o.Dispatcher,
@@ -90,6 +104,11 @@ func New(o Options) (*Server, error) {
 		clock:      o.Clock,
 		log:        o.Logger,
 		maxBody:    o.MaxBody,
+		keepAlive:  o.KeepAlive,
+		assets:     o.Assets,
+		tasks:      o.Tasks,
+		events:     o.Events,
+		streams:    streams{most: o.MaxStreams},
 		metrics:    newMetrics(),
 	}
 	if s.clock == nil {
@@ -98,7 +117,20 @@ func New(o Options) (*Server, error) {
 	if s.maxBody == 0 {
 		s.maxBody = defaultMaxBody
 	}
+	s.large.total, s.large.share = largeBodies*s.maxBody, s.maxBody
+	if s.keepAlive == 0 {
+		s.keepAlive = defaultKeepAlive
+	}
+	if s.streams.most == 0 {
+		s.streams.most = defaultMaxStreams
+	}
+	if err := checkAssets(o.Assets); err != nil {
+		return nil, err
+	}
 	var err error
+	if s.sealer, err = newSealer(o.StateKey, s.clock); err != nil {
+		return nil, err
+	}
 	if s.info, err = encodeInfo(o.Name, o.Version); err != nil {
 		return nil, err
 	}
@@ -109,6 +141,21 @@ func New(o Options) (*Server, error) {
 		"server/discover": s.serverDiscover,
 		"tools/list":      s.toolsList,
 		"tools/call":      s.toolsCall,
+
+		"resources/list":           s.resourcesList,
+		"resources/templates/list": s.templatesList,
+		"resources/read":           s.resourcesRead,
+		"prompts/list":             s.promptsList,
+		"prompts/get":              s.promptsGet,
+		"completion/complete":      s.completionComplete,
+	}
+	if s.tasks != nil {
+		s.methods["tasks/get"] = s.tasksGet
+		s.methods["tasks/update"] = s.tasksUpdate
+		s.methods["tasks/cancel"] = s.tasksCancel
+	}
+	if s.events != nil || s.tasks != nil {
+		s.methods["subscriptions/listen"] = s.subscriptionsListen
 	}
 	if err := s.addBuiltinTools(); err != nil {
 		return nil, err
@@ -122,11 +169,13 @@ func (s *Server) Collectors() []prometheus.Collector { return s.metrics.collecto
 // ServeHTTP answers one request; which path it is served at is the wiring's
 // choice, as is the guard in front of it.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	label, fail := s.serve(w, r)
+	out := newResponder(w, s.keepAlive)
+	defer out.finish() // a panic that net/http is to see, too
+	label, fail := s.serve(out, w, r)
 	outcome := "ok"
 	if fail != nil {
 		outcome = fail.label()
-		fail.write(w)
+		out.fail(fail)
 	}
 	s.metrics.requests.WithLabelValues(label, outcome).Inc()
 }
@@ -135,7 +184,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // failure. The order is part of the protocol: the caller first, so that nobody
 // unknown can probe; then what HTTP says, JSON, the message, its envelope, the
 // method; then what the method checks. The label is the method for the metrics.
-func (s *Server) serve(w http.ResponseWriter, r *http.Request) (label string, fail *failure) {
+func (s *Server) serve(out *responder, w http.ResponseWriter, r *http.Request) (label string, fail *failure) {
 	principal, fail := s.authenticate(w, r)
 	if fail != nil {
 		return unknownLabel, fail
@@ -151,11 +200,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) (label string, fa
 			s.dispatcher.Refused(command.Call{Principal: principal, Surface: surface, Remote: r.RemoteAddr}, string(command.Invalid))
 		}
 	}()
-	if fail := checkTransport(w, r); fail != nil {
+	if out.accepts, fail = checkTransport(w, r); fail != nil {
 		return unknownLabel, fail
 	}
-	body, done, fail := s.readBody(w, r)
-	defer done()
+	body, give, fail := s.readBody(w, r, principal)
+	defer give()
 	if fail != nil {
 		return unknownLabel, fail
 	}
@@ -175,7 +224,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) (label string, fa
 		writeAccepted(w)
 		return label, nil
 	}
-	req = &request{message: msg, header: r.Header, principal: principal, remote: r.RemoteAddr}
+	req = &request{message: msg, header: r.Header, principal: principal, remote: r.RemoteAddr, out: out, leave: leave, give: give}
 	if fail := req.checkEnvelope(); fail != nil {
 		return label, fail.to(msg.id)
 	}
@@ -186,13 +235,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) (label string, fa
 	if fail != nil {
 		return label, fail.to(msg.id)
 	}
-	writeResult(w, msg.id, result)
+	out.result(req.id, result)
 	return label, nil
 }
 
 func (s *Server) authenticate(w http.ResponseWriter, r *http.Request) (*access.Principal, *failure) {
-	// Two headers become one that no scheme allows, so that none is picked.
-	p, err := s.auth.Authenticate(r.Context(), strings.Join(r.Header["Authorization"], ", "))
+	p, err := s.principal(r.Context(), r.Header)
 	switch {
 	case err == nil:
 		return p, nil
@@ -232,63 +280,49 @@ func overLimit(w http.ResponseWriter, err error) *failure {
 // readBody reads the whole body. It trusts the announced length only so far as
 // to save copying: a caller can claim more than it sends.
 //
-// A body of more than a little reserves its size, until done is called, out of
-// what all requests together may hold: answering it takes many times as much
-// memory, and any caller could ask for that on every connection.
-func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (body []byte, done func(), fail *failure) {
-	tooLarge := func(limit int64) *failure {
-		return refusal(http.StatusRequestEntityTooLarge, "the body is larger than the "+strconv.FormatInt(limit, 10)+" bytes allowed")
-	}
-	done = func() {}
-	if r.ContentLength > s.maxBody {
-		return nil, done, tooLarge(s.maxBody)
-	}
+// A body of more than a little holds its size, until give is called, of what
+// all requests together may hold: answering it takes many times as much memory,
+// and any caller could ask for that on every connection.
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request, p *access.Principal) (body []byte, give func(), fail *failure) {
 	const little = 64 << 10
-	reserve := func() *failure {
-		size := s.maxBody
-		if r.ContentLength > 0 {
-			size = r.ContentLength
-		}
-		if s.large.Add(size) > largeBodies*s.maxBody {
-			s.large.Add(-size)
-			w.Header().Set("Retry-After", "1")
-			return refusal(http.StatusServiceUnavailable, "other large requests are being answered; try again in a moment, or send less at a time")
-		}
-		done = func() { s.large.Add(-size) }
-		return nil
+	give = func() {}
+	if r.ContentLength > s.maxBody {
+		return nil, give, tooLarge(s.maxBody)
 	}
-	if r.ContentLength > little {
-		if fail := reserve(); fail != nil {
-			return nil, done, fail
-		}
-	}
-	reserved := r.ContentLength > little
-	size := min(max(r.ContentLength, 0), little)
-	body = make([]byte, 0, size+1) // one more, so that the end is seen without growing
+	body = make([]byte, 0, min(max(r.ContentLength, 0), little)+1) // one more, so that the end is seen without growing
 	src := http.MaxBytesReader(w, r.Body, s.maxBody)
-	for {
-		n, err := src.Read(body[len(body):cap(body)])
-		body = body[:len(body)+n]
-		if err == io.EOF {
-			return body, done, nil
-		}
-		if err != nil {
-			if limit := (*http.MaxBytesError)(nil); errors.As(err, &limit) {
-				return nil, done, tooLarge(limit.Limit) // of the guard, if that is lower
+	for size, held := r.ContentLength, false; ; size = int64(len(body)) {
+		if size > little && !held {
+			most := r.ContentLength
+			if most < 0 {
+				most = s.maxBody
 			}
-			return nil, done, refusal(http.StatusBadRequest, "the body could not be read to its end")
-		}
-		if len(body) > little && !reserved {
-			if fail := reserve(); fail != nil {
-				return nil, done, fail
+			if give, held = s.large.take(p.Owner(), most); !held {
+				w.Header().Set("Retry-After", "1")
+				return nil, func() {}, refusal(http.StatusServiceUnavailable, "other large requests are being answered; try again in a moment, or send less at a time")
 			}
-			reserved = true
 		}
 		if len(body) == cap(body) {
 			body = append(body, 0)[:len(body)]
 		}
+		n, err := src.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		if err == io.EOF {
+			return body, give, nil
+		}
+		if err != nil {
+			if limit := (*http.MaxBytesError)(nil); errors.As(err, &limit) {
+				return nil, give, tooLarge(limit.Limit) // of the guard, if that is lower
+			}
+			return nil, give, refusal(http.StatusBadRequest, "the body could not be read to its end")
+		}
 	}
 }
 
-// largeBodies is how many bodies of the largest size may be held at a time.
+func tooLarge(limit int64) *failure {
+	return refusal(http.StatusRequestEntityTooLarge, "the body is larger than the "+strconv.FormatInt(limit, 10)+" bytes allowed")
+}
+
+// largeBodies is how many bodies of the largest size may be held at a time, by
+// as many callers.
 const largeBodies = 4

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -59,6 +60,7 @@ func TestNewRefusesIncompleteOptions(t *testing.T) {
 		"name":          func(o *Options) { o.Name = "" },
 		"version":       func(o *Options) { o.Version = "" },
 		"limit":         func(o *Options) { o.MaxBody = -1 },
+		"ui://a/../b":   func(o *Options) { o.Assets = map[string][]byte{"ui://a/../b": nil} },
 	} {
 		o := Options{Dispatcher: complete.dispatcher, Auth: newAuthenticator(t), Name: "ze", Version: "1"}
 		change(&o)
@@ -114,7 +116,7 @@ func TestListCacheIsBounded(t *testing.T) {
 	p := access.Principal{Name: "admin", Scope: access.Admin}
 	for i := range 3 * maxLists {
 		p.Deny = []string{"show lamp", strings.Repeat("x", i+1)}
-		if _, err := f.list(&p); err != nil {
+		if _, err := f.list(&p, false); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -309,25 +311,46 @@ func TestLargeBodiesShareABudget(t *testing.T) {
 	if status, body := send(f, large()); status != http.StatusOK {
 		t.Fatalf("alone: %d %.200s", status, body)
 	}
-	if n := f.large.Load(); n != 0 {
+	if n := f.large.held; n != 0 {
 		t.Errorf("%d octets stay reserved", n)
 	}
-	f.large.Store(largeBodies * f.maxBody)
-	for _, length := range []int64{0, -1} { // announced, and not
-		r := large()
-		if length < 0 {
-			r.ContentLength = length
-		}
-		w := httptest.NewRecorder()
-		f.ServeHTTP(w, r)
-		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
-			t.Errorf("over the budget: %d %.200s", w.Code, w.Body)
+	over := func(token string) {
+		t.Helper()
+		for _, length := range []int64{0, -1} { // announced, and not
+			r := large()
+			r.Header.Set("Authorization", "Bearer "+token)
+			if length < 0 {
+				r.ContentLength = length
+			}
+			w := httptest.NewRecorder()
+			f.ServeHTTP(w, r)
+			if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+				t.Errorf("over the budget: %d %.200s", w.Code, w.Body)
+			}
 		}
 	}
+	// One caller has its share and no more, whatever it does.
+	give, ok := f.large.take("admin (a1)", f.maxBody)
+	if !ok {
+		t.Fatal("a share is not to be had")
+	}
+	over(adminToken)
+	if status, body := send(f, call(readToken, "ze_execute", `{"command":"show clock `+strings.Repeat(" ", 100<<10)+`"}`)); status != http.StatusOK {
+		t.Errorf("another caller: %d %.200s", status, body)
+	}
+	give()
+	give()
+	if status, body := send(f, large()); status != http.StatusOK {
+		t.Errorf("after giving back: %d %.200s", status, body)
+	}
+	for i := range int64(largeBodies) {
+		f.large.take("another "+strconv.FormatInt(i, 10), f.maxBody)
+	}
+	over(adminToken)
 	if status, body := send(f, call(adminToken, "ze_execute", `{"command":"show clock"}`)); status != http.StatusOK {
 		t.Errorf("a small one: %d %s", status, body)
 	}
-	if n := f.large.Load(); n != largeBodies*f.maxBody {
+	if n := f.large.held; n != largeBodies*f.maxBody {
 		t.Errorf("the refused ones changed the budget by %d", n-largeBodies*f.maxBody)
 	}
 }

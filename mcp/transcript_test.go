@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,14 +27,16 @@ var update = flag.Bool("update", false, "rewrite the answers in testdata/*.txtar
 
 // TestTranscripts sends the requests of testdata/*.txtar over TCP and compares
 // the answers. A file "name => status code" holds a request; the status and
-// the JSON-RPC code (ok for a result, tool-error for one with isError, - for no body, text for what
-// is no JSON) are written by hand and
+// the JSON-RPC code (ok for a result, tool-error for one with isError, asks for one that asks, - for no body, text for what
+// is no JSON; with "stream" before it for the last of a stream of events) are written by hand and
 // checked even by -update. The file "answer" after it is what came back: the
 // status, the headers but Date and Connection, the body. In a request
 //
 //   - the header "MCP: method name" stands for the headers that a client of the
 //     revision sends, Authorization apart; name may be left out;
-//   - $META stands for the _meta member, $PAD for more spaces than a body may
+//   - $META stands for the _meta member, $CAN({…}) for one with these client
+//     capabilities, $STATE for the requestState of the last answer that had one,
+//     $PAD for more spaces than a body may
 //     have bytes, $ADMIN, $READ, $NARROW, $EXPIRED and $LOST for tokens, $HOST for the listener;
 //   - Content-Length is added.
 func TestTranscripts(t *testing.T) {
@@ -60,6 +63,7 @@ func runTranscript(t *testing.T, file string) {
 		t.Fatal(err)
 	}
 	var out []txtar.File
+	var state string
 	for i, request := range archive.Files {
 		if request.Name == "answer" {
 			continue
@@ -68,7 +72,7 @@ func runTranscript(t *testing.T, file string) {
 		if !ok {
 			t.Fatalf("%s: file %q does not say what to expect", file, request.Name)
 		}
-		answer, summary := exchange(t, server.Listener.Addr().String(), request)
+		answer, summary := exchange(t, server.Listener.Addr().String(), request, &state)
 		if summary != want {
 			t.Errorf("%s: %s: got %s\n%s", file, request.Name, summary, answer)
 		}
@@ -93,14 +97,14 @@ func runTranscript(t *testing.T, file string) {
 }
 
 // exchange sends a request on a connection of its own and returns the answer
-// and its summary.
-func exchange(t *testing.T, addr string, request txtar.File) (answer []byte, summary string) {
+// and its summary. state is the last requestState.
+func exchange(t *testing.T, addr string, request txtar.File, state *string) (answer []byte, summary string) {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	method, raw := expand(string(request.Data), addr)
+	method, raw := expand(strings.ReplaceAll(string(request.Data), "$STATE", *state), addr)
 	if _, err := io.WriteString(conn, raw); err != nil {
 		t.Fatal(err)
 	}
@@ -122,14 +126,30 @@ func exchange(t *testing.T, addr string, request txtar.File) (answer []byte, sum
 			fmt.Fprintf(&b, "%s: %s\n", name, strings.Join(res.Header[name], " | "))
 		}
 	}
-	if method != http.MethodHead && res.ContentLength != int64(len(body)) {
+	stream := res.Header.Get("Content-Type") == "text/event-stream"
+	if method != http.MethodHead && !stream && res.ContentLength != int64(len(body)) {
 		t.Errorf("%s: Content-Length is %d, the body has %d bytes", request.Name, res.ContentLength, len(body))
+	}
+	if m := requestState.FindSubmatch(body); m != nil {
+		*state = string(m[1])
+		body = bytes.ReplaceAll(body, m[1], []byte("$STATE"))
 	}
 	if len(body) > 0 {
 		fmt.Fprintf(&b, "\n%s\n", body)
 	}
-	return b.Bytes(), strconv.Itoa(res.StatusCode) + " " + codeOf(t, request.Name, res.Header.Get("Content-Type"), body)
+	summary = strconv.Itoa(res.StatusCode) + " "
+	if stream {
+		events := bytes.Split(bytes.TrimSuffix(body, []byte("\n\n")), []byte("\n\n"))
+		_, data, _ := bytes.Cut(events[len(events)-1], []byte("\ndata: "))
+		return b.Bytes(), summary + "stream " + codeOf(t, request.Name, "application/json", data)
+	}
+	return b.Bytes(), summary + codeOf(t, request.Name, res.Header.Get("Content-Type"), body)
 }
+
+var (
+	requestState   = regexp.MustCompile(`"requestState":"(v1\.[^"]*)"`)
+	capabilitiesOf = regexp.MustCompile(`\$CAN\((\{.*?\})\)`)
+)
 
 // codeOf says what a body is, in the words of TestTranscripts.
 func codeOf(t *testing.T, name, contentType string, body []byte) string {
@@ -141,8 +161,11 @@ func codeOf(t *testing.T, name, contentType string, body []byte) string {
 	}
 	var message struct {
 		JSONRPC string
-		Result  *struct{ IsError bool }
-		Error   *struct{ Code int }
+		Result  *struct {
+			IsError    bool
+			ResultType string
+		}
+		Error *struct{ Code int }
 	}
 	if err := json.Unmarshal(body, &message); err != nil || message.JSONRPC != "2.0" || (message.Result == nil) == (message.Error == nil) {
 		t.Errorf("%s: the body is no JSON-RPC response: %s", name, body)
@@ -153,6 +176,8 @@ func codeOf(t *testing.T, name, contentType string, body []byte) string {
 		return strconv.Itoa(message.Error.Code)
 	case message.Result.IsError:
 		return "tool-error"
+	case message.Result.ResultType == "input_required":
+		return "asks"
 	}
 	return "ok"
 }
@@ -161,6 +186,7 @@ const metaMember = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-
 
 // expand turns a request of a transcript into bytes for the wire.
 func expand(text, addr string) (method, raw string) {
+	text = capabilitiesOf.ReplaceAllString(text, strings.Replace(metaMember, `Capabilities":{}`, `Capabilities":${1}`, 1))
 	text = strings.NewReplacer("$META", metaMember, "$PAD", strings.Repeat(" ", transcriptMaxBody), "$ADMIN", adminToken,
 		"$READ", readToken, "$NARROW", narrowToken, "$EXPIRED", expiredToken, "$LOST", lostToken, "$HOST", addr).Replace(text)
 	head, body, _ := strings.Cut(text, "\n\n")

@@ -43,7 +43,11 @@ func (db *DB) appendAudit(tx *bolt.Tx, records []audit.Record) (first uint64, er
 	if err != nil {
 		return 0, err
 	}
-	b.FillPercent = 1 // keys only grow: nothing will ever go between them
+	b.FillPercent = 1 // keys only grow: nothing will ever go between them, nor is there one to replace
+	sum, err := readTally(tx, bucketAudit)
+	if err != nil {
+		return 0, err
+	}
 	first = head.Seq + 1
 	var begin uint64 // Seq of the last Begin record among them
 	for i := range records {
@@ -59,10 +63,16 @@ func (db *DB) appendAudit(tx *bolt.Tx, records []audit.Record) (first uint64, er
 		if r.Phase == audit.Begin {
 			begin = r.Seq
 		}
-		if err := put(tx, bucketAudit, seqKey(r.Seq), payload); err != nil {
+		key := seqKey(r.Seq)
+		value := encode(bucketAudit, key, payload)
+		if err := b.Put(key, value); err != nil {
 			return 0, err
 		}
+		sum.add(value)
 		r.Begin, records[i] = records[i].Begin, r
+	}
+	if err := sum.write(tx, bucketAudit); err != nil {
+		return 0, err
 	}
 	if err := putJSON(tx, bucketAuditHead, []byte(keyHead), head); err != nil {
 		return 0, err

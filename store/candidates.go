@@ -13,7 +13,7 @@ import (
 
 // laterBuckets came after the first databases of this form. They hold what a
 // database without them does not have, so they are no other form: Open adds them.
-var laterBuckets = [...]string{bucketCandidates, bucketCandidateTexts, bucketConfirm}
+var laterBuckets = [...]string{bucketCandidates, bucketCandidateTexts, bucketConfirm, bucketTasks}
 
 // notYet reports whether a bucket is one that Open will add. One that is gone
 // but has a tally is damage.

@@ -200,6 +200,7 @@ func (db *DB) transact(batch []*step) (failed int, err error) {
 		}
 		return len(batch), err
 	}
+	db.changes.Add(1)
 	first = seq
 	db.full.Store(false)
 	db.commits.Observe(time.Since(start).Seconds())

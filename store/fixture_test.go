@@ -284,6 +284,7 @@ ze_store_records{kind="audit"} 0
 ze_store_records{kind="blob"} 0
 ze_store_records{kind="candidate"} 0
 ze_store_records{kind="revision"} 1
+ze_store_records{kind="task"} 0
 ze_store_records{kind="token"} 1
 `), "ze_store_records"))
 	families, err := registry.Gather()

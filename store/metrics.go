@@ -11,6 +11,7 @@ import (
 var kinds = [...]struct{ kind, bucket string }{
 	{"token", bucketTokens}, {"announcement", bucketAnnouncements}, {"audit", bucketAudit},
 	{"revision", bucketRevisions}, {"candidate", bucketCandidates}, {"blob", bucketBlobs},
+	{"task", bucketTasks},
 }
 
 func newCommitHistogram() prometheus.Histogram {

@@ -33,6 +33,7 @@ const (
 	bucketConfirm        = "confirm"
 	bucketBlobs          = "blobs"
 	bucketBlobData       = "blob-data"
+	bucketTasks          = "tasks"
 
 	bucketTally = "tally"
 )
@@ -40,6 +41,7 @@ const (
 var buckets = [...]string{
 	bucketMeta, bucketTokens, bucketTokenNames, bucketAnnouncements, bucketAudit, bucketAuditHead,
 	bucketRevisions, bucketRevisionTexts, bucketCandidates, bucketCandidateTexts, bucketConfirm, bucketBlobs, bucketBlobData,
+	bucketTasks,
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

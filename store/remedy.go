@@ -11,6 +11,7 @@ var remedies = map[string]string{
 	bucketRevisions:     "an earlier damaged revision stays, and nothing but going back to it needs it; if it is the newest, request config rollback NUMBER or config import FILE puts another one in front of it",
 	bucketCandidates:    "its owner drops a damaged candidate with: request config discard",
 	bucketConfirm:       "the commit stays as if it were confirmed, and the next one removes the record",
+	bucketTasks:         "a damaged task is unknown to whoever waits for it: run its command again; the record stays and does no harm",
 	bucketBlobs:         "blob put NAME writes a blob again, blob rm NAME removes it",
 }
 

@@ -25,6 +25,7 @@
 //	confirm          pending         -> JSON: the commit that waits to be confirmed
 //	blobs            NAME            -> JSON: digest, size, time
 //	blob-data        SHA-256 (32 B)  -> bytes, kept once however many names refer to them
+//	tasks            ID              -> JSON: task.Task
 //
 // Numbers in keys are big-endian, so that the order of keys is theirs.
 //
@@ -90,6 +91,9 @@ type DB struct {
 	failed      chan struct{} // closed after the first I/O error
 	full        atomic.Bool   // the last write found no space
 	latest      atomic.Int64  // highest time seen, Unix nanoseconds
+
+	changes atomic.Uint64 // moves with every commit, and when the database closes
+	looked  lookedUp
 
 	commits  prometheus.Histogram
 	mu       sync.Mutex // guards reported
@@ -294,6 +298,7 @@ func openBolt(name, file string, o bolt.Options) (b *bolt.DB, err error) {
 // Close waits for the transactions that are under way, closes the file and lets
 // go of the lock.
 func (db *DB) Close() error {
+	db.changes.Add(1)
 	err := db.bolt.Load().Close()
 	db.lock.release()
 	if err != nil {

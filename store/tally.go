@@ -55,6 +55,12 @@ func (t tally) write(tx *bolt.Tx, bucket string) error {
 	return b.Put([]byte(bucket), v)
 }
 
+// add accounts for a value under a key that had none.
+func (t *tally) add(value []byte) {
+	t.count++
+	t.digest += share(value)
+}
+
 // adjust accounts for old becoming value under key; nil means no record.
 func adjust(tx *bolt.Tx, b *bolt.Bucket, bucket string, key, old, value []byte) error {
 	t, err := readTally(tx, bucket)
@@ -73,8 +79,7 @@ func adjust(tx *bolt.Tx, b *bolt.Bucket, bucket string, key, old, value []byte) 
 		}
 	}
 	if value != nil {
-		t.count++
-		t.digest += share(value)
+		t.add(value)
 	}
 	return t.write(tx, bucket)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -51,15 +52,54 @@ func putToken(tx *bolt.Tx, t access.Token) error {
 	})
 }
 
-// TokenByDigest implements access.TokenStore. Every request calls it, and it
-// reads the database each time: a revoked token is refused from the next call on.
+// TokenByDigest implements access.TokenStore. Every request calls it. What it
+// has read counts until the next change of the database, whatever that is: a
+// revoked token is refused from the next call on.
 func (db *DB) TokenByDigest(ctx context.Context, digest [32]byte) (access.Token, error) {
+	at := db.changes.Load() // before the look, so that nothing old counts as new
+	if t, ok := db.looked.token(digest, at); ok {
+		return t, nil
+	}
+	return db.lookUp(ctx, digest, at)
+}
+
+func (db *DB) lookUp(ctx context.Context, digest [32]byte, at uint64) (access.Token, error) {
 	var t access.Token
 	err := db.view(ctx, func(tx *bolt.Tx) (err error) {
 		t, err = tokenByDigest(tx, digest[:])
 		return err
 	})
+	if err == nil {
+		t.Allow, t.Deny = slices.Clip(t.Allow), slices.Clip(t.Deny) // all callers share them
+		db.looked.add(digest, at, t)
+	}
 	return t, err
+}
+
+// lookedUp holds tokens that were found in one state of the database.
+type lookedUp struct {
+	mu     sync.Mutex
+	at     uint64 // DB.changes of that state
+	tokens map[[32]byte]access.Token
+}
+
+func (l *lookedUp) token(digest [32]byte, at uint64) (access.Token, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t, ok := l.tokens[digest]
+	return t, ok && l.at == at
+}
+
+func (l *lookedUp) add(digest [32]byte, at uint64, t access.Token) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case at < l.at:
+		return
+	case at > l.at || l.tokens == nil:
+		l.at, l.tokens = at, map[[32]byte]access.Token{}
+	}
+	l.tokens[digest] = t
 }
 
 func tokenByDigest(tx *bolt.Tx, digest []byte) (access.Token, error) {

@@ -162,3 +162,28 @@ func TestClockNeverGoesBack(t *testing.T) {
 		t.Errorf("time stands still: %v", got)
 	}
 }
+
+// TestTokenLookupIsFresh: what was found once counts until the next change, and
+// no longer than the database is open.
+func TestTokenLookupIsFresh(t *testing.T) {
+	db := openTest(t, options(privateDir(t)))
+	check(t, db.CreateToken(t.Context(), testToken("ci")))
+	digest := testToken("ci").Digest
+	for range 2 {
+		if _, err := db.TokenByDigest(t.Context(), digest); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(t, revoke(t.Context(), db, "ci"))
+	if _, err := db.TokenByDigest(t.Context(), digest); !errors.Is(err, access.ErrNoToken) {
+		t.Errorf("a revoked token is looked up: %v", err)
+	}
+	check(t, db.CreateToken(t.Context(), testToken("ci")))
+	if _, err := db.TokenByDigest(t.Context(), digest); err != nil {
+		t.Fatal(err)
+	}
+	check(t, db.Close())
+	if _, err := db.TokenByDigest(t.Context(), digest); err == nil {
+		t.Error("a closed database knows tokens")
+	}
+}

@@ -184,7 +184,43 @@ func (c *Credentials) bearer(ctx context.Context, authorization string) (*Princi
 	if c.usage != nil {
 		c.usage.used(digest, now)
 	}
-	return &Principal{Name: t.Name, Accessor: t.Accessor, Origin: t.Origin, Scope: t.Scope, Allow: t.Allow, Deny: t.Deny}, nil
+	return t.principal(), nil
+}
+
+func (t *Token) principal() *Principal {
+	return &Principal{Name: t.Name, Accessor: t.Accessor, Origin: t.Origin, Scope: t.Scope, Allow: t.Allow, Deny: t.Deny}
+}
+
+// Owner returns the principal called owner (see Principal.Owner) with the rights
+// it has now; nil if it has no valid credential any more. Local users have none
+// that could end.
+func (a *Authenticator) Owner(ctx context.Context, owner string) (*Principal, error) {
+	if p := peerOwner(owner); p != nil {
+		return p, nil
+	}
+	c := a.credentials.Load()
+	if c.open != nil && c.open.Owner() == owner {
+		return c.open, nil
+	}
+	for i := range c.static {
+		if p := &c.static[i].principal; p.Owner() == owner {
+			return p, nil
+		}
+	}
+	if c.open != nil || c.store == nil {
+		return nil, nil
+	}
+	all, err := c.store.Tokens(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now := c.store.Now()
+	for _, t := range all {
+		if p := t.principal(); p.Owner() == owner && (t.Expires.IsZero() || now.Before(t.Expires)) {
+			return p, nil
+		}
+	}
+	return nil, nil
 }
 
 // maxSecret bounds the work an unauthenticated caller can ask for.

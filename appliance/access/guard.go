@@ -2,11 +2,9 @@ package access
 
 import (
 	"log"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -109,7 +107,8 @@ func hostName(host string) (string, bool) {
 // is no limit on an answer: it may be a stream. errorLog may be nil.
 func Server(h http.Handler, errorLog *log.Logger) *http.Server {
 	return &http.Server{
-		Handler:           h,
+		Handler:           answering(h),
+		ConnContext:       withConnection,
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second,
 		IdleTimeout:       60 * time.Second,
@@ -117,48 +116,3 @@ func Server(h http.Handler, errorLog *log.Logger) *http.Server {
 		ErrorLog:          errorLog,
 	}
 }
-
-// LimitListener returns l with at most n open connections. What comes above
-// that is closed at once: a queue would only hide it. Accepted connections have
-// a method NetConn that returns the connection inside.
-func LimitListener(l net.Listener, n int) net.Listener {
-	return &limitListener{Listener: l, free: make(chan struct{}, n)}
-}
-
-type limitListener struct {
-	net.Listener
-	free chan struct{} // holds a value for each open connection
-}
-
-// Accept implements net.Listener.
-func (l *limitListener) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		select {
-		case l.free <- struct{}{}:
-			return &limitedConn{Conn: c, release: sync.OnceFunc(func() { <-l.free })}, nil
-		default:
-			if t, ok := c.(*net.TCPConn); ok {
-				_ = t.SetLinger(0) // a reset, so that nothing of it stays in the kernel
-			}
-			_ = c.Close()
-		}
-	}
-}
-
-type limitedConn struct {
-	net.Conn
-	release func()
-}
-
-// Close implements net.Conn.
-func (c *limitedConn) Close() error {
-	defer c.release()
-	return c.Conn.Close()
-}
-
-// NetConn returns the connection inside, as tls.Conn does.
-func (c *limitedConn) NetConn() net.Conn { return c.Conn }

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -247,69 +246,4 @@ func TestSlowRequestsAreCut(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestLimitListener(t *testing.T) {
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := LimitListener(inner, 2)
-	defer l.Close()
-	accepted := make(chan net.Conn, 10)
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			accepted <- c
-		}
-	}()
-	connect := func() (net.Conn, error) {
-		c, err := net.DialTimeout("tcp", inner.Addr().String(), 5*time.Second)
-		if err == nil {
-			t.Cleanup(func() { c.Close() })
-		}
-		return c, err
-	}
-	dial := func() {
-		if _, err := connect(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	refused := func() bool {
-		c, err := connect()
-		if errors.Is(err, syscall.ECONNRESET) {
-			return true
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.SetReadDeadline(time.Now().Add(5 * time.Second))
-		_, err = c.Read(make([]byte, 1))
-		var timeout net.Error
-		return err != nil && !(errors.As(err, &timeout) && timeout.Timeout())
-	}
-	dial()
-	first := <-accepted
-	dial()
-	second := <-accepted
-	for range 3 {
-		if !refused() {
-			t.Fatal("a third connection was not refused")
-		}
-	}
-	if _, ok := first.(interface{ NetConn() net.Conn }).NetConn().(*net.TCPConn); !ok {
-		t.Errorf("connection inside: %T", first)
-	}
-	first.Close()
-	first.Close() // counts once
-	dial()
-	third := <-accepted
-	if !refused() {
-		t.Error("closing twice made room for two")
-	}
-	second.Close()
-	third.Close()
 }

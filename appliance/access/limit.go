@@ -34,9 +34,12 @@ type Limiter struct {
 
 	mu     sync.Mutex
 	limits Limits
-	kept   map[string]*account // by name of the principal
+	kept   map[holder]*account
 	swept  time.Time
 }
+
+// holder is whose share an account is.
+type holder struct{ name, accessor string }
 
 // account is one principal's share.
 type account struct {
@@ -49,7 +52,7 @@ func NewLimiter(limits Limits, clock func() time.Time) *Limiter {
 	if clock == nil {
 		clock = time.Now
 	}
-	return &Limiter{clock: clock, limits: limits, kept: map[string]*account{}}
+	return &Limiter{clock: clock, limits: limits, kept: map[holder]*account{}}
 }
 
 // SetLimits changes the limits from the next request on.
@@ -77,7 +80,7 @@ func (l *Limiter) Enter(p *Principal) (leave func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.clock()
-	a := l.account(p.Name+" "+p.Accessor, now)
+	a := l.account(holder{p.Name, p.Accessor}, now)
 	if n := l.limits.Concurrent; n > 0 && a.busy >= n {
 		return nil, &LimitError{RetryAfter: time.Second,
 			Message: fmt.Sprintf("%d requests of %s are under way, the most allowed at a time; wait for one of them to end", n, p.Name)}
@@ -87,11 +90,15 @@ func (l *Limiter) Enter(p *Principal) (leave func(), err error) {
 			Message: fmt.Sprintf("%s sends more than the %v requests a second allowed, %d at once; try again in %v", p.Name, l.limits.Rate, l.limits.Burst, roundUp(wait))}
 	}
 	a.busy++
-	return sync.OnceFunc(func() {
+	left := false
+	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		a.busy--
-	}), nil
+		if !left {
+			left = true
+			a.busy--
+		}
+	}, nil
 }
 
 // reserve takes one event, or returns how long until there is one.
@@ -110,29 +117,29 @@ func reserve(r *rate.Limiter, now time.Time) time.Duration {
 	return wait
 }
 
-func (l *Limiter) account(name string, now time.Time) *account {
-	if a := l.kept[name]; a != nil {
+func (l *Limiter) account(of holder, now time.Time) *account {
+	if a := l.kept[of]; a != nil {
 		return a
 	}
 	if now.Sub(l.swept) >= time.Minute {
 		l.swept = now
-		for name, a := range l.kept {
+		for other, a := range l.kept {
 			// With a full burst again it is as a new one would be.
 			if a.busy == 0 && a.rate.TokensAt(now) >= float64(l.limits.Burst) {
-				delete(l.kept, name)
+				delete(l.kept, other)
 			}
 		}
 	}
-	for name, a := range l.kept {
+	for other, a := range l.kept {
 		if len(l.kept) < maxKept {
 			break
 		}
 		if a.busy == 0 { // any one will do; so many at once are nobody's normal use
-			delete(l.kept, name)
+			delete(l.kept, other)
 		}
 	}
 	a := &account{rate: rate.NewLimiter(l.limits.rate(), l.limits.Burst)}
-	l.kept[name] = a
+	l.kept[of] = a
 	return a
 }
 

@@ -160,7 +160,7 @@ func TestLimitersAreBounded(t *testing.T) {
 				t.Fatalf("%d kept", len(l.kept))
 			}
 		}
-		if l.kept["busy "] == nil {
+		if l.kept[holder{"busy", ""}] == nil {
 			t.Error("a caller with a request under way was forgotten")
 		}
 		busy()

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os/user"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -32,5 +33,22 @@ func PeerPrincipal(conn *net.UnixConn) (*Principal, error) {
 	if u, err := user.LookupId(uid); err == nil {
 		name = u.Username
 	}
-	return &Principal{Name: name, Accessor: "uid:" + uid, Scope: Admin}, nil
+	return peer(name, uid), nil
+}
+
+func peer(name, uid string) *Principal {
+	return &Principal{Name: name, Accessor: "uid:" + uid, Scope: Admin}
+}
+
+// peerOwner returns the local user called owner (see Principal.Owner); nil if
+// that is no local user's.
+func peerOwner(owner string) *Principal {
+	name, uid, ok := strings.Cut(strings.TrimSuffix(owner, ")"), " (uid:")
+	if !ok {
+		return nil
+	}
+	if p := peer(name, uid); p.Owner() == owner {
+		return p
+	}
+	return nil
 }

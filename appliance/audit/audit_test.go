@@ -216,6 +216,48 @@ func TestNotesAreGrouped(t *testing.T) {
 }
 
 // A read before a change stands before it in the chain.
+// TestEveryGroupIsFlushed mixes notes, records that take waiting notes along, and
+// a disk that fails for a while: only the first note of a group wakes the writer,
+// and whatever empties the group must not leave the next one asleep.
+func TestEveryGroupIsFlushed(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		steps := rapid.SliceOfN(rapid.IntRange(0, 4), 1, 40).Draw(rt, "steps")
+		kept, found := 0, 0
+		synctest.Test(t, func(t *testing.T) {
+			d := &disk{takes: 3 * time.Millisecond}
+			l, healthy := start(t, d), true
+			defer stop(t, l)
+			for _, s := range steps {
+				switch s {
+				case 0, 1:
+					if err := l.Note(Record{}); err != nil {
+						t.Fatal(err)
+					}
+					kept++
+				case 2:
+					if _, err := l.Begin(t.Context(), Record{}); err == nil {
+						kept++
+					}
+				case 3:
+					if healthy = !healthy; healthy {
+						d.set(nil)
+					} else {
+						d.set(errors.New("disk full"))
+					}
+				case 4:
+					time.Sleep(40 * time.Millisecond)
+				}
+			}
+			d.set(nil)
+			time.Sleep(100*time.Millisecond + 3*d.takes)
+			found, _ = d.count()
+		})
+		if found != kept {
+			rt.Fatalf("%d of %d records are on disk after 100 ms", found, kept)
+		}
+	})
+}
+
 func TestNotesKeepTheirPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &disk{}

@@ -204,15 +204,23 @@ func (l *Log) Note(r Record) error {
 	l.mu.Lock()
 	refused := l.stopped || len(l.notes) >= noteSize
 	if !refused {
-		l.notes = append(l.notes, r)
+		l.keep(r)
 	}
 	l.mu.Unlock()
 	if refused {
 		l.failures.Inc()
 		return fmt.Errorf("note call: %w: too many records wait for the disk, or the daemon is stopping", ErrUnavailable)
 	}
-	l.signal()
 	return nil
+}
+
+// keep adds to the notes. Only the first of a group wakes the writer: with every
+// call it would cost more than the record does. l.mu is held.
+func (l *Log) keep(records ...Record) {
+	if len(l.notes) == 0 && len(records) > 0 {
+		l.signal()
+	}
+	l.notes = append(l.notes, records...)
 }
 
 func (l *Log) stamp(r *Record) {

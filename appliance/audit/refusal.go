@@ -30,28 +30,21 @@ func (l *Log) Refused(r Record) {
 	r.Phase, r.Begin = Call, 0
 	l.stamp(&r)
 	l.mu.Lock()
-	if l.stopped {
-		l.mu.Unlock()
-		return
-	}
-	if l.refused.single(r.Time) && len(l.notes) < noteSize {
-		l.notes = append(l.notes, r)
-	} else {
+	defer l.mu.Unlock()
+	switch {
+	case l.stopped:
+	case l.refused.single(r.Time) && len(l.notes) < noteSize:
+		l.keep(r)
+	default:
 		l.refused.add(r)
 	}
-	l.mu.Unlock()
-	l.signal()
 }
 
 // sumUp notes what has been counted, if that is old enough, or all of it.
 func (l *Log) sumUp(all bool) {
 	l.mu.Lock()
-	records := l.refused.due(l.clock(), all)
-	l.notes = append(l.notes, records...)
-	l.mu.Unlock()
-	if len(records) > 0 {
-		l.signal()
-	}
+	defer l.mu.Unlock()
+	l.keep(l.refused.due(l.clock(), all)...)
 }
 
 // single reports whether one more may have a record of its own.

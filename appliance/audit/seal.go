@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"iter"
 	"strings"
@@ -44,7 +43,8 @@ func hash(r Record) string { return sum(encode(r)) }
 // encode returns the record's JSON with an empty hash.
 func encode(r Record) []byte {
 	r.Hash = ""
-	b, err := json.Marshal(r)
+	const rest = 512 // for all but the arguments, and the hash to come
+	b, err := appendRecord(make([]byte, 0, rest+len(r.Args)), &r)
 	if err != nil {
 		// Strings, integers and a time: only a year outside 0..9999 can do this.
 		b = fmt.Appendf(nil, "%+v", r)

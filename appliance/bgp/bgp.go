@@ -20,6 +20,9 @@ const (
 	IPv6Unicast Family = "ipv6/unicast"
 )
 
+// Families returns the supported families.
+func Families() []Family { return []Family{IPv4Unicast, IPv6Unicast} }
+
 // Config is the whole BGP configuration, validated (see Config.Validate). The
 // JSON names are those of the configuration model.
 type Config struct {

@@ -178,7 +178,7 @@ func (v *faults) checkFamilies(at string, families []FamilyConfig) {
 	}
 }
 
-func (f Family) known() bool { return f == IPv4Unicast || f == IPv6Unicast }
+func (f Family) known() bool { return slices.Contains(Families(), f) }
 
 // addressText prints an address as it was written: nothing for one left out.
 func addressText(a netip.Addr) string {

@@ -75,6 +75,7 @@ func (d Deps) bgp(r runs) {
 	r["show-bgp-rib-best"] = d.showRIB(bgp.TableBest)
 	r["show-bgp-rib-received"] = d.showRIB(bgp.TableReceived)
 	r["show-bgp-rib-sent"] = d.showRIB(bgp.TableSent)
+	r["request-bgp-wait-established"] = d.waitEstablished
 	r["request-peer-teardown"] = func(ctx context.Context, r *command.Request) (any, error) {
 		var in struct {
 			Peer   string `json:"peer"`

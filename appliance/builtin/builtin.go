@@ -12,6 +12,7 @@ import (
 
 	"ze.internal/ze/appliance/command"
 	"ze.internal/ze/appliance/config"
+	"ze.internal/ze/appliance/event"
 	"ze.internal/ze/appliance/schema"
 )
 
@@ -48,6 +49,8 @@ type Deps struct {
 	Config   *config.Manager
 	Store    Store
 	Blobs    Blobs
+	Events   *event.Bus
+	Tasks    Tasks
 	Clock    func() time.Time
 }
 
@@ -67,6 +70,10 @@ func Commands(set *schema.Set, d Deps) ([]*command.Command, error) {
 	d.config(impl)
 	d.store(impl)
 	d.blob(impl)
+	d.event(impl)
+	d.task(impl)
+	d.prompt(impl)
+	d.reference(impl)
 	var out []*command.Command
 	for _, decl := range set.Commands() {
 		run, ok := impl[decl.RPC]

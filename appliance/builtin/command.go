@@ -2,11 +2,9 @@ package builtin
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"ze.internal/ze/appliance/command"
-	"ze.internal/ze/appliance/schema"
 )
 
 type commandEntry struct {
@@ -71,7 +69,7 @@ func (d Deps) command(r runs) {
 		if err := r.Bind(&in); err != nil {
 			return nil, err
 		}
-		name := strings.Join(strings.Fields(strings.Join(in.Name, " ")), " ")
+		name := joinWords(in.Name)
 		var names []string
 		for _, c := range d.Registry.Describe(r.Principal).Commands {
 			if c.Name == name {
@@ -79,12 +77,7 @@ func (d Deps) command(r runs) {
 			}
 			names = append(names, c.Name)
 		}
-		e := &command.Error{Code: command.NotFound, Field: "name", Message: fmt.Sprintf("no command %q", name),
-			Actions: []string{"show command list"}}
-		if near := schema.Nearest(name, names); near != "" {
-			e.Actions = append([]string{"show command help " + near}, e.Actions...)
-		}
-		return nil, e
+		return nil, notFound("name", "command", name, names, "show command help ", "show command list")
 	}
 }
 

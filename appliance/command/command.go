@@ -8,6 +8,7 @@ package command
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"ze.internal/ze/appliance/access"
@@ -36,7 +37,7 @@ func (e Effect) Scope() access.Scope {
 }
 
 // Run carries out a command. The result is encoded as JSON and must be an
-// object that the command's output schema accepts.
+// object that the command's output schema accepts, or is an *Answer.
 type Run func(ctx context.Context, r *Request) (any, error)
 
 // Command is a registered command: its declaration and its implementation.
@@ -48,7 +49,13 @@ type Command struct {
 	// alone does not say which values are secret; nil: it does.
 	Conceal func(args map[string]any) map[string]any
 
-	path string // Path joined by single spaces
+	// TaskOnly says that nobody can wait for the command: a caller that cannot be
+	// given a task is refused. Of commands declared at run time.
+	TaskOnly bool
+
+	path       string // Path joined by single spaces
+	tool       string // of a command declared at run time: its tool's name
+	undeclared bool   // of such a command: Output says nothing
 }
 
 // Scope returns the scope a caller needs for the command.
@@ -69,6 +76,45 @@ func (c *Command) Method() string {
 		rest = c.Path
 	}
 	return "ze-" + c.Path[0] + ":" + strings.Join(rest, "-")
+}
+
+// Missing returns the mandatory parameters that args lacks, in the order of
+// declaration, unless something else is wrong with args too: then it returns nil.
+func (c *Command) Missing(args map[string]any) []*schema.Node {
+	var missing []*schema.Node
+	for _, n := range c.Input.Params {
+		if _, given := args[n.Name]; n.Mandatory && !given {
+			missing = append(missing, n)
+		}
+	}
+	if missing == nil {
+		return nil
+	}
+	for _, p := range c.Input.Check(args) {
+		if !slices.ContainsFunc(missing, func(n *schema.Node) bool { return n.Name == p.Field }) {
+			return nil
+		}
+	}
+	return missing
+}
+
+// Masked returns args as a person or a log may see them: sensitive values are
+// replaced.
+func (c *Command) Masked(args map[string]any) map[string]any {
+	masked, hit := c.mask(args)
+	if !hit {
+		return args
+	}
+	return masked
+}
+
+// mask returns args with sensitive values replaced, and whether there can be any.
+func (c *Command) mask(args map[string]any) (map[string]any, bool) {
+	masked, hit := mask(c.Input.Params, args)
+	if c.Conceal != nil {
+		return c.Conceal(masked), true
+	}
+	return masked, hit
 }
 
 // Request is what a command's Run is given: arguments that its input schema
@@ -105,5 +151,6 @@ type Call struct {
 // Result is a command's answer.
 type Result struct {
 	Command *Command
-	JSON    json.RawMessage // an object
+	JSON    json.RawMessage // an object; of a command that returns an Answer its Structured, nil for none
+	Answer  *Answer         // what the command returned, if that is an Answer
 }

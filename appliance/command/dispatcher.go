@@ -66,6 +66,10 @@ func (d *Dispatcher) Do(ctx context.Context, call Call) (*Result, error) {
 	}
 	t.describe(raw, args)
 	running, err := t.begin(ctx)
+	if gone := ctx.Err(); err != nil && gone != nil {
+		t.refused = false // the log is not to blame
+		return nil, t.finish(ctx, AsError(gone))
+	}
 	if err != nil {
 		return nil, t.finish(ctx, auditFailed(err))
 	}
@@ -73,14 +77,28 @@ func (d *Dispatcher) Do(ctx context.Context, call Call) (*Result, error) {
 	if err != nil {
 		return nil, t.finish(ctx, AsError(err))
 	}
-	out, err := jsonv2.Marshal(value, jsonv2.Deterministic(true))
-	if err != nil {
+	result := &Result{Command: c}
+	if answer, ok := value.(*Answer); ok {
+		result.Answer, result.JSON = answer, answer.Structured
+	} else if result.JSON, err = jsonv2.Marshal(value, jsonv2.Deterministic(true)); err != nil {
 		return nil, t.finish(ctx, AsError(fmt.Errorf("encode the result of %q: %w", c.path, err)))
 	}
 	if err := t.finish(ctx, nil); err != nil {
 		return nil, err
 	}
-	return &Result{Command: c, JSON: out}, nil
+	return result, nil
+}
+
+// Plan reads a call without running it or leaving a trace: it returns the command
+// and the call in the form of a path and values, which Do may be given in place
+// of the first. The values are not checked. The error is what Do would return.
+func (d *Dispatcher) Plan(call Call) (*Command, Call, error) {
+	c, args, err := d.resolve(call)
+	if err != nil {
+		return nil, call, AsError(err)
+	}
+	call.Path, call.Values, call.Line, call.Args = c.Path, args, "", nil
+	return c, call, nil
 }
 
 // Record leaves the traces of a call that a surface answered without a command:

@@ -20,10 +20,12 @@ const (
 	Conflict             Code = "conflict"              // not possible in the present state
 	Unavailable          Code = "unavailable"           // a part of the daemon cannot answer now; try again
 	Limit                Code = "limit"                 // a limit of the caller or the daemon is reached
-	Canceled             Code = "canceled"              // the caller went away before the answer
+	Canceled             Code = "canceled"              // the caller went away before the answer, or the person asked said no
 	Damaged              Code = "damaged"               // what is kept cannot be trusted
 	Forbidden            Code = "forbidden"             // the caller, or the daemon, may not do this
 	Internal             Code = "internal"              // a defect or a failure the caller cannot mend
+
+	InputRequired Code = "input-required" // the caller has to answer questions first; see InputNeeded
 )
 
 // Error is a failure as the caller sees it: what went wrong, where, what is

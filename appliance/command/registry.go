@@ -1,7 +1,6 @@
 package command
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,15 +26,20 @@ func New(decl *schema.Command, run Run) *Command {
 type Registry struct {
 	mu    sync.Mutex // serialises writers
 	state atomic.Pointer[snapshot]
+
+	around atomic.Pointer[func(*access.Principal) Surroundings] // nil: nothing is known
 }
 
 // snapshot is the registry at one moment.
 type snapshot struct {
 	generation uint64
-	commands   []*Command // sorted by name, hidden ones included
+	replaced   chan struct{} // closed when another snapshot is in force
+	commands   []*Command    // sorted by name, hidden ones included
 	root       *node
-	tools      []*Tool  // sorted by name, for a principal that may do everything
-	views      sync.Map // access view → *view
+	tools      []*Tool    // sorted by name, for a principal that may do everything
+	resources  []Resource // sorted by URI
+	prompts    []*Command // sorted by name of the prompt
+	views      sync.Map   // access view → *view
 }
 
 // node is one word of the command tree.
@@ -48,17 +52,19 @@ type node struct {
 
 // view is what one kind of principal may see.
 type view struct {
-	commands []*Command // sorted by name, without hidden ones
-	tools    []*Tool
-	byName   map[string]*Tool
+	commands  []*Command // sorted by name, without hidden ones
+	tools     []*Tool
+	byName    map[string]*Tool
+	resources []Resource
+	prompts   []*Command
 
-	reference func() json.RawMessage // built when first asked for
+	reference atomic.Pointer[encodedReference] // nil until it is asked for
 }
 
 // NewRegistry returns an empty registry.
 func NewRegistry() *Registry {
 	r := &Registry{}
-	r.state.Store(&snapshot{root: &node{}})
+	r.state.Store(&snapshot{root: &node{}, replaced: make(chan struct{})})
 	return r
 }
 
@@ -67,8 +73,20 @@ func NewRegistry() *Registry {
 func (r *Registry) Register(commands ...*Command) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	old := r.state.Load()
-	all := append(slices.Clone(old.commands), commands...)
+	return r.replace(append(slices.Clone(r.state.Load().commands), commands...))
+}
+
+// Unregister removes the commands with these names; a name that is not
+// registered is left out of account. It is all or nothing: it fails if the tools
+// that the remaining commands generate would clash.
+func (r *Registry) Unregister(names ...string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.replace(slices.DeleteFunc(slices.Clone(r.state.Load().commands), func(c *Command) bool { return slices.Contains(names, c.path) }))
+}
+
+// replace makes all the commands. The caller holds r.mu.
+func (r *Registry) replace(all []*Command) error {
 	slices.SortFunc(all, func(a, b *Command) int { return strings.Compare(a.path, b.path) })
 	root, err := buildTree(all)
 	if err != nil {
@@ -78,7 +96,13 @@ func (r *Registry) Register(commands ...*Command) error {
 	if err != nil {
 		return err
 	}
-	r.state.Store(&snapshot{generation: old.generation + 1, commands: all, root: root, tools: tools})
+	old := r.state.Load()
+	next := &snapshot{generation: old.generation + 1, replaced: make(chan struct{}), commands: all, root: root, tools: tools}
+	if err := next.collect(); err != nil {
+		return err
+	}
+	r.state.Store(next)
+	close(old.replaced)
 	return nil
 }
 
@@ -142,6 +166,10 @@ func (c *Command) permitted(p *access.Principal) bool { return p.May(c.path, c.S
 // Generation moves whenever the set of commands changes.
 func (r *Registry) Generation() uint64 { return r.state.Load().generation }
 
+// Changed returns a channel that is closed when the set of commands is no longer
+// the present one.
+func (r *Registry) Changed() <-chan struct{} { return r.state.Load().replaced }
+
 // Visible returns the commands p may run, sorted by name, without hidden ones.
 func (r *Registry) Visible(p *access.Principal) []*Command { return r.state.Load().view(p).commands }
 
@@ -199,7 +227,7 @@ func (s *snapshot) view(p *access.Principal) *view {
 			v.byName[t.Name] = t
 		}
 	}
-	v.reference = sync.OnceValue(func() json.RawMessage { return encodeReference(s.describe(p, v)) })
+	v.resources, v.prompts = s.readable(p)
 	got, _ := s.views.LoadOrStore(key, v)
 	return got.(*view)
 }

@@ -21,7 +21,8 @@ type Tool struct {
 	ReadOnly     bool            // every command only reads
 	Destructive  bool            // some command destroys
 	Idempotent   bool            // every command is read-only or idempotent
-	Headers      []*schema.Node  // parameters mirrored into Mcp-Param-* headers
+	Headers      []Header        // arguments mirrored into Mcp-Param-* headers, by name
+	UIResource   string          // ui:// address of what presents the result: that of the command without action, or of every action; "" for none
 
 	prefix  []string
 	bare    *Command            // runs when no action is given; nil if an action is required
@@ -29,12 +30,20 @@ type Tool struct {
 	names   []string            // actions, sorted
 }
 
-// actionParam is the property that picks a command of a tool.
-const actionParam = "action"
+// ActionParam is the argument that picks a command of a tool.
+const ActionParam = "action"
 
 // ToolName returns the name of the tool at a path prefix.
 func ToolName(prefix []string) string {
 	return "ze_" + strings.ReplaceAll(strings.Join(prefix, "_"), "-", "_")
+}
+
+// toolName returns the name of c's tool, whose path prefix toolOf returns.
+func (c *Command) toolName(prefix []string) string {
+	if c.tool != "" {
+		return c.tool
+	}
+	return ToolName(prefix)
 }
 
 // groupTools assigns every command that is not hidden to one tool:
@@ -47,8 +56,8 @@ func ToolName(prefix []string) string {
 //   - commands directly below a word that is no command share that word's tool.
 func groupTools(root *node, commands []*Command) ([]*Tool, error) {
 	byName := make(map[string]*Tool)
-	tool := func(prefix []string) (*Tool, error) {
-		name := ToolName(prefix)
+	tool := func(c *Command, prefix []string) (*Tool, error) {
+		name := c.toolName(prefix)
 		t := byName[name]
 		if t == nil {
 			t = &Tool{Name: name, prefix: prefix, actions: make(map[string]*Command)}
@@ -63,7 +72,7 @@ func groupTools(root *node, commands []*Command) ([]*Tool, error) {
 			continue
 		}
 		prefix, action := toolOf(root, c)
-		t, err := tool(prefix)
+		t, err := tool(c, prefix)
 		if err != nil {
 			return nil, err
 		}
@@ -88,7 +97,7 @@ func groupTools(root *node, commands []*Command) ([]*Tool, error) {
 // toolOf returns the path prefix of c's tool and c's action in it, "" for none.
 func toolOf(root *node, c *Command) (prefix []string, action string) {
 	n := len(c.Path)
-	if n == 1 || hasVisibleChild(root.at(c.Path)) {
+	if c.tool != "" || n == 1 || hasVisibleChild(root.at(c.Path)) {
 		return c.Path, ""
 	}
 	parent := c.Path[:n-1]
@@ -100,7 +109,7 @@ func toolOf(root *node, c *Command) (prefix []string, action string) {
 
 func hasVisibleChild(n *node) bool {
 	for _, c := range n.children {
-		if c.command != nil && !c.command.Hidden {
+		if c.command != nil && !c.command.Hidden && c.command.tool == "" {
 			return true
 		}
 	}
@@ -152,11 +161,28 @@ func (t *Tool) describe() error {
 		t.Destructive = t.Destructive || c.Effect == EffectDestroy
 		t.Idempotent = t.Idempotent && (c.Effect == EffectRead || c.Idempotent)
 	}
-	t.Description = t.describeText()
-	if err := t.describeInput(); err != nil {
-		return err
+	t.UIResource = t.commands()[0].UIResource
+	for _, c := range t.commands() {
+		if t.bare == nil && c.UIResource != t.UIResource {
+			t.UIResource = "" // a panel of some actions would present the others, too
+		}
 	}
-	return t.describeOutput()
+	t.Description = t.describeText()
+	if t.bare != nil && t.bare.tool != "" {
+		t.describeRuntime()
+	} else {
+		if err := t.describeInput(); err != nil {
+			return err
+		}
+		if err := t.describeOutput(); err != nil {
+			return err
+		}
+	}
+	var err error
+	if t.Headers, err = headersOf(t.InputSchema); err != nil {
+		return fmt.Errorf("tool %s: %w", t.Name, err)
+	}
+	return nil
 }
 
 func (t *Tool) describeText() string {
@@ -190,18 +216,18 @@ func (t *Tool) describeInput() error {
 	w := newObjectWriter()
 	var required []string
 	if len(t.names) > 0 {
-		if _, taken := props[actionParam]; taken {
-			return fmt.Errorf("tool %s: a command takes a parameter called %s, which names the tool's actions", t.Name, actionParam)
+		if _, taken := props[ActionParam]; taken {
+			return fmt.Errorf("tool %s: a command takes a parameter called %s, which names the tool's actions", t.Name, ActionParam)
 		}
 		if t.bare == nil {
-			required = append(required, actionParam)
+			required = append(required, ActionParam)
 		}
 		enum, _ := json.Marshal(t.names)
 		text := "What to do."
 		if t.bare != nil {
 			text = "What to do; leave it out for " + t.bare.path + "."
 		}
-		w.property(actionParam, json.RawMessage(fmt.Sprintf(`{"type":"string","enum":%s,"description":%s}`, enum, quote(text))))
+		w.property(ActionParam, json.RawMessage(fmt.Sprintf(`{"type":"string","enum":%s,"description":%s}`, enum, quote(text))))
 	}
 	for _, name := range order {
 		p := props[name]
@@ -212,9 +238,6 @@ func (t *Tool) describeInput() error {
 		w.property(name, shown.JSONSchema())
 		if len(t.names) == 0 && p.node.Mandatory {
 			required = append(required, name)
-		}
-		if p.node.Header != "" {
-			t.Headers = append(t.Headers, p.node)
 		}
 	}
 	t.InputSchema = w.close(required, true)
@@ -326,18 +349,18 @@ func (t *Tool) Resolve(p *access.Principal, raw json.RawMessage) (path []string,
 	if len(t.names) == 0 {
 		return t.bare.Path, args, nil
 	}
-	value, given := args[actionParam]
+	value, given := args[ActionParam]
 	action, isString := value.(string)
 	if given && !isString {
-		return nil, nil, &Error{Code: Invalid, Field: actionParam, Message: "must be a string", Allowed: strings.Join(t.names, ", ")}
+		return nil, nil, &Error{Code: Invalid, Field: ActionParam, Message: "must be a string", Allowed: strings.Join(t.names, ", ")}
 	}
-	delete(args, actionParam)
+	delete(args, ActionParam)
 	c := t.bare
 	if given {
 		c = t.actions[action]
 	}
 	if c == nil || !c.permitted(p) {
-		e := &Error{Code: Invalid, Field: actionParam, Allowed: strings.Join(t.names, ", ")}
+		e := &Error{Code: Invalid, Field: ActionParam, Allowed: strings.Join(t.names, ", ")}
 		if e.Message = fmt.Sprintf("unknown action %q", action); !given {
 			e.Message = "missing: " + t.Name + " needs an action"
 		}
@@ -348,6 +371,14 @@ func (t *Tool) Resolve(p *access.Principal, raw json.RawMessage) (path []string,
 	}
 	return c.Path, args, nil
 }
+
+// Actions returns the actions of the tool, sorted, and whether a call has to
+// name one.
+func (t *Tool) Actions() (names []string, required bool) { return t.names, t.bare == nil }
+
+// DecodeArgs reads an argument object strictly; numbers become json.Number. The
+// error is an *Error.
+func DecodeArgs(raw json.RawMessage) (map[string]any, error) { return decodeArgs(raw) }
 
 // decodeArgs reads an argument object; nothing counts as an empty one.
 func decodeArgs(raw json.RawMessage) (map[string]any, error) {

@@ -74,7 +74,7 @@ func (t *trail) finish(ctx context.Context, e *Error) error {
 		e = failed
 	}
 	t.metrics.observe(t.record.Command, t.surface, t.record.Outcome, t.record.Duration)
-	t.log(e)
+	t.log(ctx, e)
 	if e == nil {
 		return nil
 	}
@@ -108,7 +108,7 @@ func (t *trail) close(ctx context.Context, e *Error) *Error {
 	return nil
 }
 
-func (t *trail) log(e *Error) {
+func (t *trail) log(ctx context.Context, e *Error) {
 	level := zerolog.DebugLevel
 	if t.command != nil && t.command.Effect != EffectRead {
 		level = zerolog.InfoLevel
@@ -122,6 +122,12 @@ func (t *trail) log(e *Error) {
 	}
 	ev.Str("command", t.record.Command).Str("principal", t.record.Principal).Str("surface", t.record.Surface).
 		Str("outcome", t.record.Outcome).Dur("duration-ms", t.record.Duration)
+	if trace, ok := TraceOf(ctx); ok {
+		ev.Str("trace-id", trace.ID).Str("span-id", trace.Span)
+		if trace.State != "" {
+			ev.Str("trace-state", trace.State)
+		}
+	}
 	switch {
 	case e == nil:
 	case t.command != nil && t.command.secretive() && e.Code != Internal:
@@ -164,17 +170,13 @@ const auditStop = "if something must end at once: stopping the daemon ends every
 // digest of a short one could be guessed.
 func (t *trail) describe(raw json.RawMessage, args map[string]any) {
 	t.record.Command = t.command.path
-	masked, hit := mask(t.command.Input.Params, args)
-	if conceal := t.command.Conceal; conceal != nil {
-		masked, hit = conceal(masked), true
-	}
-	if hit {
-		var err error
-		if raw, err = json.Marshal(masked); err != nil {
-			return // it was decoded from JSON, so it cannot be
-		}
-	}
 	if len(args) > 0 {
+		if masked, hit := t.command.mask(args); hit {
+			var err error
+			if raw, err = json.Marshal(masked); err != nil {
+				return // it was decoded from JSON, so it cannot be
+			}
+		}
 		sum := sha256.Sum256(raw)
 		t.record.Digest = hex.EncodeToString(sum[:])
 	}

@@ -115,7 +115,7 @@ func (m *Manager) Commit(ctx context.Context, owner string, o CommitOptions) (r 
 		s.Confirm = &Confirm{Revision: running.Number + 1, RevertTo: running.Number, Deadline: until, Who: o.Who}
 	}
 	s.Revision = NewRevision(running.Number, m.o.Clock(), o.Who, how, o.Comment, c.Text)
-	return s.Revision, until, m.install(ctx, m.o.Apply, running, s)
+	return s.Revision, until, m.commit(ctx, running, s)
 }
 
 // conflict tells what has been committed since the candidate began.
@@ -180,7 +180,7 @@ func (m *Manager) Rollback(ctx context.Context, who string, n uint64) (Revision,
 		return Revision{}, err
 	}
 	r := NewRevision(running.Number, m.o.Clock(), who, fmt.Sprintf("rollback %d", n), "", old.Text)
-	return r, m.install(ctx, m.o.Apply, running, Step{Revision: r})
+	return r, m.commit(ctx, running, Step{Revision: r})
 }
 
 // Import makes a whole text the newest revision, as a commit of it would;
@@ -202,7 +202,16 @@ func (m *Manager) Import(ctx context.Context, who string, text []byte, comment s
 		return running, nil
 	}
 	r := NewRevision(running.Number, m.o.Clock(), who, "config import", comment, text)
-	return r, m.install(ctx, m.o.Apply, running, Step{Revision: r})
+	return r, m.commit(ctx, running, Step{Revision: r})
+}
+
+// commit installs what somebody asked for.
+func (m *Manager) commit(ctx context.Context, before Revision, s Step) error {
+	err := m.install(ctx, m.o.Apply, before, s)
+	if err == nil {
+		m.committed(s.Revision, false)
+	}
+	return err
 }
 
 var errLost = errors.New("it is damaged")

@@ -176,6 +176,7 @@ func TestJSON(t *testing.T) {
 			"limit": map[string]any{"rate": 1000.0, "burst": 2000.0, "concurrent": 64.0}},
 		"metrics": map[string]any{"enabled": true, "server": server(9179)},
 		"log":     map[string]any{"level": "info"},
+		"task":    map[string]any{"running": 8.0, "kept": 128.0, "ttl": 14400.0, "deadline": 7200.0, "poll": 1.0},
 	}
 	if diff := cmp.Diff(any(environment), c.Environment); diff != "" {
 		t.Errorf("environment (-want +got):\n%s", diff)
@@ -188,7 +189,7 @@ func TestJSONOfNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `{"environment":{"audit":{"max-records":1000000,"retention-days":365},"log":{"level":"info"},` +
-		`"mcp":{"auth-mode":"bearer","bind-remote":false,"enabled":false,"limit":{"burst":2000,"concurrent":64,"rate":1000}},"metrics":{"enabled":true}}}`
+		`"mcp":{"auth-mode":"bearer","bind-remote":false,"enabled":false,"limit":{"burst":2000,"concurrent":64,"rate":1000}},"metrics":{"enabled":true},"task":{"deadline":7200,"kept":128,"poll":1,"running":8,"ttl":14400}}}`
 	if string(got) != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

@@ -29,9 +29,12 @@ type Options struct {
 	Check func(ctx context.Context, text []byte) error
 	// Apply makes r the running configuration, fully or not at all; nil while no
 	// daemon runs. It must not call a method of the Manager that changes something.
-	Apply  func(ctx context.Context, r Revision) error
-	Logger zerolog.Logger
-	File   string // the daemon runs from this file, so nothing can be committed
+	Apply func(ctx context.Context, r Revision) error
+	// Committed is told of every revision once it is kept; reverted: it takes back
+	// a commit that nobody confirmed. It must not call the Manager. May be nil.
+	Committed func(r Revision, reverted bool)
+	Logger    zerolog.Logger
+	File      string // the daemon runs from this file, so nothing can be committed
 }
 
 // Manager owns the candidates and the running configuration: what leads from
@@ -174,9 +177,16 @@ func (m *Manager) settle(ctx context.Context, apply applier) error {
 	if err := m.install(ctx, apply, running, Step{Revision: r}); err != nil {
 		return fmt.Errorf("take back revision %d: %w", c.Revision, err)
 	}
+	m.committed(r, true)
 	m.o.Logger.Warn().Uint64("revision", c.Revision).Uint64("revert-to", c.RevertTo).Str("who", c.Who).
 		Msg("a commit was not confirmed in time and is taken back")
 	return nil
+}
+
+func (m *Manager) committed(r Revision, reverted bool) {
+	if m.o.Committed != nil {
+		m.o.Committed(r, reverted)
+	}
 }
 
 func (m *Manager) wake() {

@@ -11,11 +11,14 @@ import (
 // whether more than once.
 func extensionParents(name string) (parents []string, repeat, known bool) {
 	switch name {
-	case "command", "effect", "scope", "hidden", "offline", "outside", "repair", "store-first", "task", "idempotent", "ui-resource":
+	case "command", "effect", "scope", "hidden", "offline", "outside", "repair", "store-first", "task", "idempotent", "ui-resource",
+		"resource", "updated-on", "prompt":
 		return []string{"rpc"}, false, true
 	case "example":
 		return []string{"rpc", "leaf", "leaf-list"}, true, true
 	case "positional", "sensitive", "hashed", "file", "path":
+		return []string{"leaf", "leaf-list"}, false, true
+	case "complete":
 		return []string{"leaf", "leaf-list"}, false, true
 	case "selector", "header":
 		return []string{"leaf"}, false, true
@@ -108,6 +111,9 @@ func (l *loader) rpc(m *yang.Module, r *yang.RPC) {
 		Idempotent: len(ext["idempotent"]) > 0,
 		Task:       argument(ext["task"]),
 		UIResource: argument(ext["ui-resource"]),
+		Resource:   argument(ext["resource"]),
+		UpdatedOn:  append([]string(nil), strings.Fields(argument(ext["updated-on"]))...),
+		Prompt:     argument(ext["prompt"]),
 		Input:      &Object{},
 		Output:     &Object{},
 	}
@@ -154,6 +160,7 @@ func (l *loader) complete(c *Command, r *yang.RPC, ext map[string][]*yang.Statem
 	if s := ext["ui-resource"]; len(s) > 0 && !strings.HasPrefix(s[0].Argument, "ui://") {
 		l.errorf(s[0], "ze:ui-resource %q is not a ui:// address", s[0].Argument)
 	}
+	l.readable(c, ext)
 	for _, word := range c.Path {
 		if !isWord(word) {
 			l.errorf(ext["command"][0], "word %q of ze:command is not lower-case letters, digits and dashes", word)
@@ -204,8 +211,8 @@ func (l *loader) parameters(params []*Node) {
 // noParameters refuses them everywhere else.
 func (l *loader) noParameters(nodes []*Node) {
 	for _, n := range nodes {
-		if n.Positional || n.Selector != nil || n.Header != "" {
-			l.errorf(l.at[n], "%s is no parameter: ze:positional, ze:selector and ze:header belong in an rpc's input", n.Name)
+		if n.Positional || n.Selector != nil || n.Header != "" || n.Complete != nil {
+			l.errorf(l.at[n], "%s is no parameter: ze:positional, ze:selector, ze:header and ze:complete belong in an rpc's input", n.Name)
 		}
 		l.noParameters(n.Children)
 	}
@@ -220,8 +227,8 @@ func isWord(s string) bool {
 	return s != "" && s[0] != '-' && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }
 
-// isToken reports whether s is an HTTP token (RFC 9110 section 5.6.2).
-func isToken(s string) bool {
+// IsToken reports whether s is an HTTP token (RFC 9110 section 5.6.2).
+func IsToken(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
 		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
 	})

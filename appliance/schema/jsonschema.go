@@ -59,7 +59,12 @@ func (o *Object) JSONSchema() json.RawMessage {
 }
 
 // JSONSchema returns the JSON Schema (draft 2020-12) of one property.
-func (n *Node) JSONSchema() json.RawMessage { return n.document().encode() }
+func (n *Node) JSONSchema() json.RawMessage {
+	if n.schema != nil {
+		return n.schema
+	}
+	return n.document().encode()
+}
 
 func objectSchema(nodes []*Node, key string) document {
 	properties, required := document{}, []string{}

@@ -19,6 +19,7 @@ import (
 type Object struct {
 	Params []*Node
 
+	given     bool // FromJSON made it
 	publish   sync.Once
 	published json.RawMessage
 
@@ -42,6 +43,12 @@ type Problem struct {
 // Check reports everything that is wrong with v, a decoded JSON object whose
 // numbers are json.Number, in the order of declaration.
 func (o *Object) Check(v any) []Problem {
+	if o.given {
+		return o.checkGiven(v)
+	}
+	if fits(o.Params, v) {
+		return nil
+	}
 	o.compile.Do(o.build)
 	err := o.compiled.Validate(v)
 	if err == nil {
@@ -61,6 +68,54 @@ func (o *Object) Check(v any) []Problem {
 		problems[i] = p.Problem
 	}
 	return problems
+}
+
+// fits reports whether v is an object of nodes without a problem, which most
+// are: what the compiled schema is for is to say what is wrong.
+func fits(nodes []*Node, v any) bool {
+	object, ok := v.(map[string]any)
+	if !ok {
+		return false
+	}
+	known := 0
+	for _, n := range nodes {
+		value, there := object[n.Name]
+		switch {
+		case there && !n.fits(value) || !there && n.Mandatory:
+			return false
+		case there:
+			known++
+		}
+	}
+	return known == len(object)
+}
+
+func (n *Node) fits(v any) bool {
+	switch n.Kind {
+	case Container:
+		return fits(n.Children, v)
+	case Leaf:
+		return n.Type.check(v) == nil
+	}
+	items, ok := v.([]any)
+	if !ok || len(items) < n.Min || n.Max > 0 && len(items) > n.Max {
+		return false
+	}
+	for _, item := range items {
+		if n.Kind == LeafList && n.Type.check(item) != nil || n.Kind == List && !n.entryFits(item) {
+			return false
+		}
+	}
+	return true
+}
+
+// entryFits is fits for an entry of a list, which always has its key.
+func (n *Node) entryFits(v any) bool {
+	object, ok := v.(map[string]any)
+	if _, there := object[n.Key]; !ok || n.Key != "" && !there {
+		return false
+	}
+	return fits(n.Children, v)
 }
 
 // FillDefaults adds to args, an object Check has accepted, the default of every

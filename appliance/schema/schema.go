@@ -4,7 +4,10 @@
 // package that imports goyang.
 package schema
 
-import "strings"
+import (
+	"encoding/json"
+	"strings"
+)
 
 // Kind says what sort of statement a Node came from.
 type Kind uint8
@@ -40,6 +43,16 @@ type Node struct {
 	Path       bool     // ze:path: names a file; in a shell, it is made absolute
 	Header     string   // ze:header: mirrored into Mcp-Param-<Header>
 	Examples   []string // ze:example on the node: values that suit it
+	Complete   *Origin  // ze:complete: where values to choose from come from; nil if that is not said
+
+	schema json.RawMessage // of a property that FromJSON was given
+}
+
+// Origin names a command that only reads, and the field of its answer that holds
+// values to choose from: "show bgp: peer/name".
+type Origin struct {
+	Path  []string // words of the command
+	Field []string // names from the answer inwards; lists on the way count with all their entries
 }
 
 // Child returns the child called name, or nil.
@@ -59,6 +72,19 @@ func (n *Node) ChildNames() []string {
 		names[i] = c.Name
 	}
 	return names
+}
+
+// Choices returns the values of a leaf or leaf-list whose type names all of them,
+// in their order; nil for any other.
+func (n *Node) Choices() []string {
+	switch {
+	case n.Type == nil:
+	case n.Type.Base == Enum:
+		return n.Type.enumNames()
+	case n.Type.Base == Bool:
+		return []string{"true", "false"}
+	}
+	return nil
 }
 
 // Allowed describes what may be written for the node, for people.
@@ -91,6 +117,9 @@ type Command struct {
 	Idempotent  bool     // ze:idempotent
 	Task        string   // ze:task: optional, required or forbidden; "" counts as forbidden
 	UIResource  string   // ze:ui-resource
+	Resource    string   // ze:resource: URI or URI template that its answer is read at
+	UpdatedOn   []string // ze:updated-on: types of the events that change what is read there
+	Prompt      string   // ze:prompt: name of the prompt its answer is
 	Input       *Object
 	Output      *Object
 }

@@ -30,6 +30,9 @@ func semantics() map[string]semantic {
 	}
 }
 
+// jsonType is the typedef of ze-types for values that are no text.
+const jsonType = "json"
+
 // anyVersion stands for IPv4 or IPv6.
 const anyVersion = 0
 

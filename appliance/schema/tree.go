@@ -143,6 +143,7 @@ func (l *loader) value(n *Node, s *yang.Statement, t *yang.Type, units *yang.Val
 	n.File = len(ext["file"]) > 0
 	n.Header = argument(ext["header"])
 	n.Examples = arguments(ext["example"])
+	n.Complete = l.origin(ext["complete"])
 	if len(ext["allowed"]) > 0 {
 		own := *n.Type
 		own.Expect = oneLine(argument(ext["allowed"]))
@@ -160,7 +161,7 @@ func (l *loader) value(n *Node, s *yang.Statement, t *yang.Type, units *yang.Val
 		default:
 			l.errorf(h[0], "%s needs a string, integer or boolean leaf", h[0].Keyword)
 		}
-		if !isToken(n.Header) {
+		if !IsToken(n.Header) {
 			l.errorf(h[0], "%s %q is not an HTTP token", h[0].Keyword, n.Header)
 		}
 	}

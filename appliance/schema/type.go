@@ -22,6 +22,7 @@ const (
 	Enum                // JSON string
 	Union               // as the first member that accepts the value
 	Empty               // JSON true: the leaf is there
+	Any                 // any JSON value, which a schema from elsewhere judges
 )
 
 // Type says which values a leaf or leaf-list accepts. It judges the text form
@@ -97,6 +98,8 @@ func (t *Type) parse(text string) (any, *ValueError) {
 			return nil, &ValueError{Message: Quote(text) + " follows a name that takes no value"}
 		}
 		return true, nil
+	case Any:
+		return parseAny(text), nil
 	case Union:
 		for _, m := range t.Union {
 			if v, err := m.parse(text); err == nil {
@@ -125,6 +128,7 @@ func (t *Type) check(v any) *ValueError {
 		if v != true {
 			return &ValueError{Message: show(v) + " is not true"}
 		}
+	case Any:
 	case Union:
 		for _, m := range t.Union {
 			if m.check(v) == nil {

@@ -91,6 +91,9 @@ func (l *loader) inherit(t *Type, s *yang.Type) {
 		if m := yang.RootNode(def); m.Name == typesModule && t.semantic == nil {
 			sem := semantics()[def.Name]
 			t.semantic, t.Format = sem.check, sem.format
+			if def.Name == jsonType {
+				t.Base = Any
+			}
 		}
 		step = def.Type
 	}

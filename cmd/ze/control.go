@@ -40,7 +40,16 @@ func (c *controlClient) execute(ctx context.Context, line string) (json.RawMessa
 	if err != nil {
 		return nil, fmt.Errorf("encode the command: %w", err)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost/api/v1/execute", bytes.NewReader(body))
+	return c.request(ctx, http.MethodPost, "execute", body)
+}
+
+// reference returns what may be done, as the daemon describes it.
+func (c *controlClient) reference(ctx context.Context) (json.RawMessage, error) {
+	return c.request(ctx, http.MethodGet, "commands", nil)
+}
+
+func (c *controlClient) request(ctx context.Context, method, path string, body []byte) (json.RawMessage, error) {
+	req, err := http.NewRequestWithContext(ctx, method, "http://localhost/api/v1/"+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}

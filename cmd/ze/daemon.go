@@ -45,6 +45,9 @@ func (c *cli) serve(ctx context.Context, file string, text []byte) error {
 	if err != nil {
 		return err
 	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(appliance.GCPercent)
+	}
 	dir, _ := c.directory()
 	log := c.logger()
 	options := appliance.Options{

@@ -46,10 +46,15 @@ func settings() []setting {
 			set: func(e *environment, v string) (err error) { e.mcpListen, err = addresses(v); return err }},
 		{name: "ze.mcp.token", form: "TOKEN", about: "a bearer token with scope admin", secret: true,
 			set: func(e *environment, v string) error { e.mcpToken = v; return nil }},
+		{name: "ze.mcp.url", form: "URL", about: "where ze-mcp reaches a daemon, instead of its control socket", set: notHere},
 		{name: "ze.metrics.listen", form: listen, about: "where metrics are served, whatever the configuration says",
 			set: func(e *environment, v string) (err error) { e.metricsListen, err = addresses(v); return err }},
+		{name: "ze.token", form: "TOKEN", about: "the bearer token of ze-mcp and ze-test", secret: true, set: notHere},
 	}
 }
+
+// notHere is for what only other programs of ze read.
+func notHere(*environment, string) error { return nil }
 
 // variable is the environment variable of a setting.
 func (s setting) variable() string { return strings.ToUpper(strings.ReplaceAll(s.name, ".", "_")) }

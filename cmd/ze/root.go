@@ -14,6 +14,7 @@ import (
 
 	"ze.internal/ze/appliance"
 	"ze.internal/ze/appliance/builtin"
+	"ze.internal/ze/appliance/place"
 	"ze.internal/ze/appliance/schema"
 )
 
@@ -65,6 +66,7 @@ func (c *cli) root(set *schema.Set) *cobra.Command {
   ze --mcp 8080 ze.conf      start from a configuration file ("-" is standard input)
   ze cli -c 'show bgp'       run a command on the daemon
   ze show command list       list the daemon's commands
+  ze help ai                 explain all of them to a model
 
 Exit codes: ` + exitHelp() + `.`,
 		Args:          cobra.ArbitraryArgs,
@@ -85,7 +87,7 @@ Exit codes: ` + exitHelp() + `.`,
 		return usagef("%w; see: %s --help", err, cmd.CommandPath())
 	})
 	f := root.PersistentFlags()
-	f.StringVar(&c.dataDir, "data", "", "directory of the database (default "+defaultDataDir()+")")
+	f.StringVar(&c.dataDir, "data", "", "directory of the database (default "+place.DataDir()+")")
 	f.StringVar(&c.socket, "socket", "", "control socket of the daemon")
 	f.StringVar(&c.logLevel, "log-level", "", "trace, debug, info, warn or error")
 	c.startFlags(root)
@@ -96,6 +98,7 @@ Exit codes: ` + exitHelp() + `.`,
 	if cfg, _, err := root.Find([]string{"config"}); err == nil {
 		cfg.AddCommand(configCLI{c, set}.commands()...)
 	}
+	root.SetHelpCommand(c.helpCommand(root))
 	return root
 }
 
@@ -157,46 +160,21 @@ func (c *cli) directory() (dir string, named bool) {
 			return d, true
 		}
 	}
-	return defaultDataDir(), false
+	return place.DataDir(), false
 }
 
-func defaultDataDir() string {
-	const system = "/var/lib/ze"
-	if os.Geteuid() == 0 {
-		return system
-	}
-	if info, err := os.Stat(system); err == nil && info.IsDir() {
-		return system
-	}
-	if state := os.Getenv("XDG_STATE_HOME"); state != "" {
-		return filepath.Join(state, "ze")
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return "ze-data"
-	}
-	return filepath.Join(home, ".local", "state", "ze")
-}
-
-// controlSocket returns where the daemon of this data directory is reached. A
-// directory that was named holds its own socket, so that several daemons on one
-// machine do not meet.
+// controlSocket returns where the daemon of this data directory is reached.
 func (c *cli) controlSocket() string {
 	dir, named := c.directory()
-	switch runtime := os.Getenv("XDG_RUNTIME_DIR"); {
+	switch {
 	case c.socket != "":
 		return c.socket
 	case c.env.socket != "":
 		return c.env.socket
 	case named:
-		return filepath.Join(dir, "ze.sock")
-	case dir == "/var/lib/ze":
-		return "/run/ze/ze.sock"
-	case runtime != "":
-		return filepath.Join(runtime, "ze", "ze.sock")
-	default:
-		return filepath.Join(dir, "ze.sock")
+		return place.Socket(dir)
 	}
+	return place.Socket("")
 }
 
 // overrides returns the settings that win over the configuration text.

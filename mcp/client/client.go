@@ -1,15 +1,14 @@
 // Package client speaks MCP revision 2026-07-28 over HTTP as the strictest host
 // would: every header, all metadata, a new id for each request. It owns the
-// client's half of the wire; it must not know any tool. The demonstration and
-// the tests use it.
+// client's half of the wire; it must not know any tool. The demonstration, the
+// stdio server, the test client and the tests use it.
 package client
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"sync/atomic"
 )
@@ -17,18 +16,40 @@ import (
 // Revision is the protocol revision the client speaks.
 const Revision = "2026-07-28"
 
-// Client calls one server. It is safe for concurrent use.
-type Client struct {
-	url, token string
-	name       string
-	http       *http.Client
-	id         atomic.Int64
+// Options is what a Client is made of.
+type Options struct {
+	URL          string            // where the server answers
+	Token        string            // sent as the bearer; "" sends none
+	Name         string            // how the client introduces itself
+	Capabilities map[string]any    // declared on every request; nil declares none
+	Transport    http.RoundTripper // default: connections of its own
 }
 
-// New returns a client of the server at url that sends token as its bearer; ""
-// sends none. name is how it introduces itself.
+// Client calls one server. It is safe for concurrent use.
+type Client struct {
+	url, token   string
+	name         string
+	capabilities map[string]any
+	http         *http.Client
+	id           atomic.Int64
+	mirrors      mirrors
+}
+
+// Open returns a client. Nothing is sent before the first request.
+func Open(o Options) *Client {
+	if o.Capabilities == nil {
+		o.Capabilities = map[string]any{}
+	}
+	if o.Transport == nil {
+		o.Transport = &http.Transport{}
+	}
+	return &Client{url: o.URL, token: o.Token, name: o.Name, capabilities: o.Capabilities, http: &http.Client{Transport: o.Transport}}
+}
+
+// New returns a client that declares nothing, of the server at url, that sends
+// token as its bearer; "" sends none. name is how it introduces itself.
 func New(url, token, name string) *Client {
-	return &Client{url: url, token: token, name: name, http: &http.Client{Transport: &http.Transport{}}}
+	return Open(Options{URL: url, Token: token, Name: name})
 }
 
 // Close releases idle connections.
@@ -50,7 +71,7 @@ type RPCError struct {
 	Status  int             `json:"-"` // HTTP status
 	Code    int             `json:"code"`
 	Message string          `json:"message"`
-	Data    json.RawMessage `json:"data"`
+	Data    json.RawMessage `json:"data,omitempty"`
 }
 
 // Error implements error.
@@ -69,81 +90,49 @@ func (e *ToolError) Error() string { return "the tool failed: " + e.Text }
 // Do sends one request. params may be nil; _meta is added to it. target is the
 // value of Mcp-Name, "" for methods that have none. The result is returned raw.
 func (c *Client) Do(ctx context.Context, method, target string, params map[string]any) (json.RawMessage, error) {
-	all := map[string]any{"_meta": map[string]any{
-		"io.modelcontextprotocol/protocolVersion":    Revision,
-		"io.modelcontextprotocol/clientCapabilities": map[string]any{},
-		"io.modelcontextprotocol/clientInfo":         map[string]string{"name": c.name, "version": "1"},
-	}}
-	for k, v := range params {
-		all[k] = v
+	result, err := c.do(ctx, method, target, params)
+	if e := (*RPCError)(nil); method != "tools/call" || !errors.As(err, &e) || e.Code != codeHeaderMismatch {
+		return result, err
 	}
-	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": c.id.Add(1), "method": method, "params": all})
-	if err != nil {
-		return nil, fmt.Errorf("encode the request: %w", err)
+	// The tools have changed, or nobody has asked for them: which arguments
+	// belong into headers is in their schemas.
+	if err := c.relist(ctx, Revision, c.meta()); err != nil {
+		return nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
+	return c.do(ctx, method, target, params)
+}
+
+func (c *Client) do(ctx context.Context, method, target string, params map[string]any) (json.RawMessage, error) {
+	m, err := c.Message(method, params)
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", "application/json, text/event-stream")
-	req.Header.Set("MCP-Protocol-Version", Revision)
-	req.Header.Set("Mcp-Method", method)
-	if target != "" {
-		req.Header.Set("Mcp-Name", target)
+	if m.Header.Del("Mcp-Name"); target != "" {
+		m.Header.Set("Mcp-Name", encodeHeader(target))
 	}
-	if c.token != "" {
-		req.Header.Set("Authorization", "Bearer "+c.token)
-	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("call the server: %w", err)
-	}
-	defer resp.Body.Close()
-	raw, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return nil, fmt.Errorf("read the answer: %w", err)
-	}
-	var answer struct {
-		Result json.RawMessage `json:"result"`
-		Error  *RPCError       `json:"error"`
-	}
-	err = json.Unmarshal(raw, &answer)
+	a, err := c.Send(ctx, m)
 	switch {
-	case err == nil && answer.Error != nil:
-		answer.Error.Status = resp.StatusCode
-		return nil, answer.Error
-	case err == nil && answer.Result != nil:
-		return answer.Result, nil
+	case err != nil:
+		return nil, err
+	case a.Error != nil:
+		return nil, a.Error
+	case a.Result != nil:
+		return a.Result, nil
 	}
-	return nil, &StatusError{Status: resp.StatusCode, Body: string(raw[:min(len(raw), 300)])}
+	return nil, &StatusError{Status: a.Status, Body: string(a.Body[:min(len(a.Body), 300)])}
 }
 
 // Call runs a tool and returns its structured content. args is encoded as the
 // argument object; nil sends none.
 func (c *Client) Call(ctx context.Context, tool string, args any) (json.RawMessage, error) {
-	params := map[string]any{"name": tool}
-	if args != nil {
-		params["arguments"] = args
-	}
-	raw, err := c.Do(ctx, "tools/call", tool, params)
-	if err != nil {
+	r, err := c.CallTool(ctx, tool, args, nil)
+	switch {
+	case err != nil:
 		return nil, err
+	case r.IsError:
+		return nil, &ToolError{r.Text()}
+	case r.Task != nil:
+		return nil, fmt.Errorf("the call has become task %s", r.Task.ID)
 	}
-	var result struct {
-		Content           []struct{ Text string } `json:"content"`
-		StructuredContent json.RawMessage         `json:"structuredContent"`
-		IsError           bool                    `json:"isError"`
-	}
-	if err := json.Unmarshal(raw, &result); err != nil {
-		return nil, fmt.Errorf("read the result: %w", err)
-	}
-	if result.IsError {
-		e := &ToolError{}
-		if len(result.Content) > 0 {
-			e.Text = result.Content[0].Text
-		}
-		return nil, e
-	}
-	return result.StructuredContent, nil
+	return r.Structured, nil
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,6 +28,10 @@ type Options struct {
 	// Desired returned the change, or the call comes after the start. It must
 	// return when ctx ends.
 	Desired func(ctx context.Context) (bgp.Config, []bgp.Path, error)
+	// Report is told what the engine tells unasked, in order and one at a time; it
+	// must not wait for anything. When the child ends, each session it had is
+	// reported down. May be nil.
+	Report  func(bgp.Report)
 	Logger  zerolog.Logger
 	Backoff process.Backoff
 	Grace   time.Duration // see process.Options
@@ -80,6 +86,9 @@ func New(o Options) *Client {
 	}
 	if o.EngineTimeout <= 0 {
 		o.EngineTimeout = 20 * time.Second
+	}
+	if o.Report == nil {
+		o.Report = func(bgp.Report) {}
 	}
 	c := &Client{o: o, phase: Down, changed: make(chan struct{})}
 	c.sup = process.New(process.Options{
@@ -183,14 +192,26 @@ func (c *Client) enter(p Phase, x *exchange) {
 
 // onStart gives a fresh child its configuration and routes.
 func (c *Client) onStart(ctx context.Context, conn *process.Conn) error {
-	c.watch.Wait() // the previous child's goroutines
-	x := newExchange(conn.Stdin)
+	c.watch.Wait()          // the previous child's goroutines
+	up := map[string]bool{} // peers with a session
+	x := newExchange(conn.Stdin, func(r bgp.Report) {
+		switch r.Kind {
+		case bgp.PeerUp:
+			up[r.Peer] = true
+		case bgp.PeerDown:
+			delete(up, r.Peer)
+		}
+		c.o.Report(r)
+	})
 	c.enter(Starting, nil)
 	started := make(chan struct{})
 	c.watch.Go(func() {
 		err := x.read(conn.Stdout)
 		<-started
 		c.enter(Down, nil)
+		for _, peer := range slices.Sorted(maps.Keys(up)) {
+			c.o.Report(bgp.Report{Kind: bgp.PeerDown, Peer: peer, Reason: "the bgp speaker has ended"})
+		}
 		if err != nil {
 			conn.Kill(err)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -91,7 +92,11 @@ func TestClientSurvivesItsChild(t *testing.T) {
 	b.run(b.config(a))
 	d := &desired{cfg: configure(local, 64512, b), paths: []bgp.Path{self("10.1.0.0/24")}}
 	// With a ping always on its way, the child's own end must stay the reason.
-	c := startClient(t, d, func(o *Options) { o.PingInterval = time.Millisecond })
+	reports := make(chan bgp.Report, 100)
+	c := startClient(t, d, func(o *Options) {
+		o.PingInterval = time.Millisecond
+		o.Report = func(r bgp.Report) { reports <- r }
+	})
 	awaitPhase(t, c, Ready)
 	if err := c.Announce(t.Context(), []bgp.Path{self("10.2.0.0/24")}); err != nil {
 		t.Fatal(err)
@@ -136,6 +141,16 @@ func TestClientSurvivesItsChild(t *testing.T) {
 	defer cancel()
 	if err := c.Stop(ctx); err != nil {
 		t.Error(err)
+	}
+	close(reports)
+	var kinds []bgp.ReportKind
+	for r := range reports {
+		if r.Kind != bgp.RoutesChanged {
+			kinds = append(kinds, r.Kind)
+		}
+	}
+	if want := []bgp.ReportKind{bgp.PeerUp, bgp.PeerDown, bgp.PeerUp, bgp.PeerDown}; !slices.Equal(kinds, want) {
+		t.Errorf("reports %v, want %v: a session ends with the child", kinds, want)
 	}
 	for _, pid := range []int{first, s.PID} {
 		if err := gone(pid); err != nil {

@@ -73,7 +73,8 @@ func (e *engine) launch(ctx context.Context, cfg bgp.Config, paths []bgp.Path) e
 	for _, step := range []func() error{
 		func() error { return s.StartBgp(ctx, &api.StartBgpRequest{Global: global(&cfg)}) },
 		func() error {
-			return s.WatchEvent(watching, gobgp.WatchEventMessageCallbacks{OnPeerUpdate: e.sessions.update}, gobgp.WatchPeer())
+			watch := gobgp.WatchEventMessageCallbacks{OnPeerUpdate: e.sessions.update, OnPathUpdate: e.sessions.received}
+			return s.WatchEvent(watching, watch, gobgp.WatchPeer(), gobgp.WatchUpdate(false, "", ""))
 		},
 		func() error { return s.SetPolicies(ctx, exportPolicies(nil, e.routes)) },
 		func() error { return s.SetPolicyAssignment(ctx, assignment()) },
@@ -158,7 +159,7 @@ func (e *engine) setPeers(ctx context.Context, peers []bgp.PeerConfig) error {
 		if slices.ContainsFunc(kept, same(p)) {
 			continue
 		}
-		e.sessions.add(p.Remote.IP)
+		e.sessions.add(p.Remote.IP, p.Name)
 		if err := e.server.AddPeer(ctx, &api.AddPeerRequest{Peer: peer(&e.cfg, &p)}); err != nil {
 			return fmt.Errorf("add peer %s: %w", p.Name, err)
 		}

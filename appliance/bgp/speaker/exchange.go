@@ -13,18 +13,19 @@ import (
 
 // exchange carries requests and responses with one child.
 type exchange struct {
-	in    io.Writer
-	lines chan []byte   // to be written
-	ended chan struct{} // closed when the child answers no more
+	in     io.Writer
+	lines  chan []byte      // to be written
+	ended  chan struct{}    // closed when the child answers no more
+	report func(bgp.Report) // told of what the child tells unasked, from one goroutine
 
 	mu      sync.Mutex
 	last    uint64
 	waiting map[uint64]chan<- response // nil: the child has ended
 }
 
-func newExchange(in io.Writer) *exchange {
+func newExchange(in io.Writer, report func(bgp.Report)) *exchange {
 	return &exchange{
-		in: in, lines: make(chan []byte), ended: make(chan struct{}),
+		in: in, lines: make(chan []byte), ended: make(chan struct{}), report: report,
 		waiting: map[uint64]chan<- response{},
 	}
 }
@@ -125,6 +126,10 @@ func (x *exchange) read(out io.Reader) error {
 			return nil
 		} else if err != nil {
 			return fmt.Errorf("read an answer: %w", err)
+		}
+		if a.Report != nil {
+			x.report(*a.Report)
+			continue
 		}
 		x.mu.Lock()
 		answer := x.waiting[a.ID]

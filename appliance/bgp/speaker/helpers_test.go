@@ -43,6 +43,8 @@ type router struct {
 	name string
 	addr netip.AddrPort
 	as   uint32
+
+	reports chan bgp.Report // what it has told unasked
 }
 
 // newRouter serves a speaker that will use a free port of ip. run starts it.
@@ -61,7 +63,8 @@ func newRouter(t *testing.T, name, ip string, as uint32) *router {
 	if err := errors.Join(inErr, outErr, cmd.Start()); err != nil {
 		t.Fatal(err)
 	}
-	r := &router{exchange: newExchange(in), t: t, name: name, addr: freePort(t, ip), as: as}
+	r := &router{t: t, name: name, addr: freePort(t, ip), as: as, reports: make(chan bgp.Report, 1000)}
+	r.exchange = newExchange(in, func(report bgp.Report) { r.reports <- report })
 	read := make(chan error, 1)
 	go r.write(t.Context())
 	go func() { read <- r.read(out) }()

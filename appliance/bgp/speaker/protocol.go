@@ -49,6 +49,7 @@ type response struct {
 	ID     uint64          `json:"id"`
 	Result json.RawMessage `json:"result,omitempty"`
 	Error  *failure        `json:"error,omitempty"`
+	Report *bgp.Report     `json:"report,omitempty"` // instead of all the others
 }
 
 type method string

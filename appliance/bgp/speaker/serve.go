@@ -38,11 +38,14 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, log zerolog.Logger)
 			}
 		}
 	})
+	var reporter sync.WaitGroup
+	reporter.Go(func() { s.report(ctx) })
 
 	err := s.read(ctx, in, changes)
 	close(changes)
 	cancel()
 	changer.Wait()
+	reporter.Wait()
 	s.reads.Wait()
 	s.engine.stop()
 	return errors.Join(err, s.writeErr)
@@ -121,6 +124,11 @@ func (s *server) answer(ctx context.Context, r request) {
 	if err != nil {
 		a.Error = toFailure(err)
 	}
+	s.send(a)
+}
+
+// send writes one line; a failure ends the child.
+func (s *server) send(a response) {
 	line, err := json.Marshal(a)
 
 	s.mu.Lock()
@@ -129,7 +137,7 @@ func (s *server) answer(ctx context.Context, r request) {
 		_, err = s.out.Write(append(line, '\n'))
 	}
 	if err != nil && s.writeErr == nil {
-		s.writeErr = fmt.Errorf("answer a request: %w", err)
+		s.writeErr = fmt.Errorf("write to the parent: %w", err)
 		s.cancel()
 	}
 }

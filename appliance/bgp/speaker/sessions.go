@@ -31,6 +31,7 @@ var stateNames = map[packet.FSMState]string{
 
 // session is what the library tells of a session only once, in events.
 type session struct {
+	name      string // of the peer
 	state     string
 	since     time.Time  // entered established
 	local     netip.Addr // our address of the session
@@ -52,12 +53,16 @@ type sessions struct {
 	lost chan struct{} // holds a value when takeLost may return a peer
 	up   chan struct{} // holds a value when takeFresh may return a peer
 
+	reports *reports
+
 	mu     sync.Mutex
 	byPeer map[netip.Addr]*session
 }
 
 func newSessions() *sessions {
-	return &sessions{lost: make(chan struct{}, 1), up: make(chan struct{}, 1), byPeer: map[netip.Addr]*session{}}
+	return &sessions{
+		lost: make(chan struct{}, 1), up: make(chan struct{}, 1), reports: newReports(), byPeer: map[netip.Addr]*session{},
+	}
 }
 
 // keep forgets all sessions but those of the given peers.
@@ -69,12 +74,27 @@ func (s *sessions) keep(peers []bgp.PeerConfig) {
 	for _, p := range peers {
 		s.byPeer[p.Remote.IP] = old[p.Remote.IP]
 	}
+	for peer, p := range old {
+		if p != nil && s.byPeer[peer] == nil && p.state == established {
+			s.reports.down(p.name, "its configuration was changed or removed")
+		}
+	}
 }
 
-func (s *sessions) add(peer netip.Addr) {
+func (s *sessions) add(peer netip.Addr, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.byPeer[peer] = &session{state: idle}
+	s.byPeer[peer] = &session{name: name, state: idle}
+}
+
+// name returns the name of the peer with this address, "" if there is none.
+func (s *sessions) name(peer netip.Addr) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.byPeer[peer]; p != nil {
+		return p.name
+	}
+	return ""
 }
 
 func (s *sessions) get(peer netip.Addr) session {
@@ -103,6 +123,9 @@ func (s *sessions) update(ev *apiutil.WatchEventMessage_PeerEvent, at time.Time)
 		p.local = ev.Peer.Transport.LocalAddress.Unmap().WithZone("")
 		p.routerID = ev.Peer.State.RouterID
 		p.fresh = true
+		if p.state != established {
+			s.reports.up(p.name)
+		}
 		time.AfterFunc(resyncDelay, func() {
 			select {
 			case s.up <- struct{}{}:
@@ -112,11 +135,13 @@ func (s *sessions) update(ev *apiutil.WatchEventMessage_PeerEvent, at time.Time)
 	case p.state == established:
 		p.flaps++
 		if ev.Peer.State.DisconnectReason == api.PeerState_DISCONNECT_REASON_UNSPECIFIED {
+			s.reports.down(p.name, "started anew")
 			break // renewing the peer ended it, for the reason of the loss before
 		}
 		if !p.overLimit {
 			p.lastDown = downReason(ev)
 		}
+		s.reports.down(p.name, p.lastDown)
 		p.lost = true
 		select {
 		case s.lost <- struct{}{}:
