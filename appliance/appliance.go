@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"slices"
 	"sync"
@@ -16,7 +17,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/rs/zerolog"
 
 	"ze.internal/ze/appliance/access"
@@ -49,18 +49,31 @@ type Options struct {
 	Text      []byte
 	Overrides Overrides
 	// Reread returns the file's text anew for a reload; nil if that is not possible.
-	Reread   func() ([]byte, error)
-	Control  string   // path of the control socket; empty: none
-	Speaker  []string // program and arguments that become the BGP speaker process
-	Version  builtin.Version
-	LogLevel string // empty: the configuration decides
-	Logger   zerolog.Logger
-	Clock    func() time.Time // default time.Now
+	Reread  func() ([]byte, error)
+	Control string // path of the control socket; empty: none
+	// Listeners are sockets that the service manager listens on. One with the
+	// address of a configured listener, or the path of Control, is served in its
+	// place; the others are closed. Start takes them over.
+	Listeners []net.Listener
+	Speaker   []string // program and arguments that become the BGP speaker process
+	Version   builtin.Version
+	LogLevel  string // empty: the configuration decides
+	Logger    zerolog.Logger
+	Clock     func() time.Time // default time.Now
+
+	// Progress is told what New does when that may take long; may be nil.
+	Progress func(step string)
+	// Reloading is called when Reload begins, and what it returns, with how the
+	// daemon is doing, when that is over; may be nil.
+	Reloading func() (done func(status string))
 }
 
 func (o Options) withDefaults() Options {
 	if o.Clock == nil {
 		o.Clock = time.Now
+	}
+	if o.Reloading == nil {
+		o.Reloading = func() func(string) { return func(string) {} }
 	}
 	return o
 }
@@ -85,6 +98,8 @@ type App struct {
 	speaker    *speaker.Client
 	mcp        *mcp.Server
 	metrics    *prometheus.Registry
+	reloadings *reloadMetrics
+	handed     *handed
 
 	started time.Time
 	undo    []step // what Stop and a failed New or Start run, last first
@@ -109,7 +124,7 @@ type step struct {
 // their kind; a configuration that is refused is config.Problems.
 func New(ctx context.Context, o Options) (_ *App, err error) {
 	o = o.withDefaults()
-	a := &App{o: o, failed: make(chan error, 8), events: newEvents(o.Clock)}
+	a := &App{o: o, failed: make(chan error, 8), events: newEvents(o.Clock), reloadings: newReloadMetrics(o.Clock), handed: newHanded(o.Listeners)}
 	a.log = o.Logger.Sample(levelFilter{&a.level})
 	defer func() {
 		if err != nil {
@@ -123,7 +138,7 @@ func New(ctx context.Context, o Options) (_ *App, err error) {
 			return nil, err
 		}
 	}
-	if a.store, err = store.Open(store.Options{Dir: o.DataDir, Clock: o.Clock, Logger: a.log}); err != nil {
+	if a.store, err = store.Open(store.Options{Dir: o.DataDir, Clock: o.Clock, Logger: a.log, Progress: o.Progress}); err != nil {
 		return nil, err
 	}
 	a.onStop("store", func(context.Context) error { return a.store.Close() })
@@ -200,7 +215,7 @@ func (a *App) wireCommands(keeper builtin.Store, want func(*schema.Command) bool
 		Principal: func(ctx context.Context, owner string) (*access.Principal, error) { return a.auth.Owner(ctx, owner) },
 	})
 	commands, err := builtin.Commands(set, builtin.Deps{
-		Registry: registry, Every: every, System: system{a}, BGP: a.bgp, Tokens: tokens{a.store, a.events}, Usage: a.usage, Callers: callers{a}, Audit: a.audit, Config: a.config, Clock: a.o.Clock,
+		Registry: registry, Every: every, System: system{a}, BGP: a.bgp, Tokens: tokens{a.store, a.events, a.o.DataDir}, Usage: a.usage, Callers: callers{a}, Audit: a.audit, Config: a.config, Clock: a.o.Clock,
 		Store: keeper, Blobs: storage{a.store}, Events: a.events, Tasks: a.tasks,
 	})
 	if err != nil {
@@ -219,25 +234,6 @@ func (a *App) wireCommands(keeper builtin.Store, want func(*schema.Command) bool
 	return nil
 }
 
-func (a *App) wireMetrics() error {
-	build := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "ze_build_info", Help: "Always 1; the labels say what is running.",
-		ConstLabels: prometheus.Labels{"version": a.o.Version.Version, "revision": a.o.Version.Revision, "goversion": a.o.Version.GoVersion},
-	})
-	build.Set(1)
-	a.metrics = prometheus.NewRegistry()
-	all := slices.Concat([]prometheus.Collector{
-		build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	}, a.store.Collectors(), a.audit.Collectors(), a.auth.Collectors(), a.dispatcher.Collectors(),
-		a.bgp.Collectors(), a.speaker.Collectors(), a.tasks.Collectors(), a.mcp.Collectors())
-	for _, c := range all {
-		if err := a.metrics.Register(c); err != nil {
-			return fmt.Errorf("register metrics: %w", err)
-		}
-	}
-	return nil
-}
-
 // Start opens the doors. When it returns nil the daemon answers; when it fails
 // nothing of it runs.
 func (a *App) Start(ctx context.Context) (err error) {
@@ -247,6 +243,8 @@ func (a *App) Start(ctx context.Context) (err error) {
 		}
 	}()
 	a.started = a.o.Clock()
+	a.onStop("sockets of the service manager", func(context.Context) error { _, err := a.handed.closeUnused(); return err })
+	a.reloadings.inForce()
 	a.audit.Start()
 	a.onStop("audit log", a.audit.Stop)
 	a.usage.Start()
@@ -271,7 +269,7 @@ func (a *App) Start(ctx context.Context) (err error) {
 		return err
 	}
 	a.onStop("listeners", a.closeDoors)
-	if err := openDoors(ctx, doors); err != nil {
+	if err := a.openDoors(ctx, doors); err != nil {
 		return err
 	}
 	for _, d := range doors {
@@ -279,6 +277,13 @@ func (a *App) Start(ctx context.Context) (err error) {
 	}
 	if err := a.openControl(ctx); err != nil {
 		return err
+	}
+	unused, err := a.handed.closeUnused()
+	for _, address := range unused {
+		a.warnUnused(address)
+	}
+	if err != nil {
+		return fmt.Errorf("close a socket of the service manager: %w", err)
 	}
 	if !cfg.Environment.MCP.Enabled {
 		a.log.Warn().Msg("MCP is off: the configuration has no enabled mcp block, and --mcp was not given")

@@ -427,6 +427,11 @@ func TestMetricsAndHealth(t *testing.T) {
 			`ze_store_size_bytes `,
 			`ze_store_commit_duration_seconds_count `,
 			`ze_auth_failures_total{reason="missing"} 0`,
+			`ze_bgp_peer_up{peer="north"} 1`,
+			`ze_bgp_peer_updates_total{direction="in",peer="north"} `,
+			`ze_config_last_reload_successful 1`,
+			`ze_internal_errors_total 0`,
+			`ze_ready 1`,
 		} {
 			if !strings.Contains(body, want) {
 				return "no " + want

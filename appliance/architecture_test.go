@@ -72,15 +72,17 @@ var rooms = map[string]struct {
 	"mcp/stdio":              {"the pipes to a host are translated without knowing what is behind", nil},
 	"appliance/place":        {"where things are is below everything that looks for them", nil},
 	"store":                  {"the database implements what the domain rooms declare", []string{"appliance/access", "appliance/audit", "appliance/bgp", "appliance/config", "appliance/task"}},
+	"packaging/test":         {"what is packaged is held against the world from outside", nil},
+	"packaging/manual":       {"a manual is written from a tree of commands, whoever's it is", nil},
 	"systemd":                {"the service manager knows nothing of us", nil},
 	"appliance": {"the wiring knows every room", []string{"appliance/access", "appliance/audit", "appliance/bgp", "appliance/bgp/speaker", "appliance/builtin",
 		"appliance/command", "appliance/config", "appliance/event", "appliance/rest", "appliance/schema", "appliance/task", "mcp", "store"}},
 	"cmd/ze": {"the command line hands over to the daemon or talks to it", []string{"appliance", "appliance/access", "appliance/bgp", "appliance/bgp/speaker",
-		"appliance/builtin", "appliance/command", "appliance/config", "appliance/place", "appliance/schema", "mcp", "mcp/client", "store", "systemd"}},
-	"cmd/ze-test": {"a tester sees the server from outside, as its callers do", []string{"appliance/access", "cmd/ze-test/conformance", "mcp/client"}},
+		"appliance/builtin", "appliance/command", "appliance/config", "appliance/place", "appliance/schema", "mcp", "mcp/client", "packaging/manual", "store", "systemd"}},
+	"cmd/ze-test": {"a tester sees the server from outside, as its callers do", []string{"appliance/access", "cmd/ze-test/conformance", "mcp/client", "packaging/manual"}},
 	"cmd/ze-test/conformance": {"the fixtures are commands on what the daemon is made of", []string{"appliance/access", "appliance/audit", "appliance/command",
 		"appliance/event", "appliance/schema", "appliance/task", "mcp", "store"}},
-	"cmd/ze-mcp": {"the pipes end at the daemon, wherever that is", []string{"appliance/place", "mcp/client", "mcp/stdio"}},
+	"cmd/ze-mcp": {"the pipes end at the daemon, wherever that is", []string{"appliance/place", "mcp/client", "mcp/stdio", "packaging/manual"}},
 }
 
 // TestRooms holds the directions between rooms.
@@ -112,7 +114,7 @@ var guarded = []struct {
 	{"github.com/modelcontextprotocol/go-sdk", nil, "the MCP server is ours; the SDK is a client for tests"},
 	{"os/exec", []string{"appliance/process", "appliance/bgp/birdtest", "cmd/ze"}, "one room starts processes and ends them; birdtest is for tests"},
 	{"github.com/coreos/go-systemd", []string{"systemd"}, "one room talks to the service manager"},
-	{"github.com/spf13/cobra", []string{"cmd/ze", "cmd/ze-mcp", "cmd/ze-test"}, "only a program reads flags"},
+	{"github.com/spf13/cobra", []string{"cmd/ze", "cmd/ze-mcp", "cmd/ze-test", "packaging/manual"}, "only a program reads flags, and the manual tells of them"},
 	{"flag", nil, "only a program reads flags, and ours uses cobra"},
 	{"os/signal", []string{"cmd/ze", "cmd/ze-mcp", "cmd/ze-test"}, "only a program handles signals"},
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"time"
 
 	"ze.internal/ze/appliance/access"
@@ -106,12 +107,13 @@ type serverBlock struct {
 // Overrides are settings from the command line or the environment; they win
 // over the configuration text and pass the same checks.
 type Overrides struct {
-	MCPListen     []netip.AddrPort // non-empty: serve MCP there, whether the block is enabled or not
-	MCPToken      string           // an admin token beside those configured
-	MetricsListen []netip.AddrPort // non-empty: serve metrics there
+	MCPListen       []netip.AddrPort // non-empty: serve MCP there, whether the block is enabled or not
+	MCPToken        string           // an admin token beside those configured
+	MCPCert, MCPKey string           // non-empty: files of the key pair of MCP
+	MetricsListen   []netip.AddrPort // non-empty: serve metrics there
 
 	// Where they came from, for messages: "--mcp", "ZE_MCP_LISTEN".
-	MCPListenFrom, MCPTokenFrom, MetricsListenFrom string
+	MCPListenFrom, MCPTokenFrom, MCPTLSFrom, MetricsListenFrom string
 }
 
 // LoadConfiguration parses and checks a configuration text: grammar, model, and
@@ -160,14 +162,21 @@ func LoadConfiguration(file string, text []byte, o Overrides, storeTokens int) (
 	c.Warnings = gate.Warnings()
 	for _, p := range gate.Check() {
 		from := ""
-		if p.Path == "server" && len(o.MCPListen) > 0 {
+		switch {
+		case p.Path == "server" && len(o.MCPListen) > 0:
 			from = o.MCPListenFrom
+		case strings.HasPrefix(p.Path, "tls") && o.MCPCert+o.MCPKey != "":
+			from = o.MCPTLSFrom
 		}
 		problem(from, "environment/mcp/"+p.Path, p.Message, p.Allowed)
 	}
 	if block := c.Environment.MCP.TLS; block.Cert != "" && block.Key != "" {
 		if _, err := access.NewTLS(block.Cert, block.Key); err != nil {
-			problem("", "environment/mcp/tls", err.Error(), "a certificate chain and its private key, both PEM, the key readable by its owner only")
+			from := ""
+			if o.MCPCert+o.MCPKey != "" {
+				from = o.MCPTLSFrom
+			}
+			problem(from, "environment/mcp/tls", err.Error(), "a certificate chain and its private key, both PEM, the key readable by its owner only")
 		}
 	}
 	if o.MCPToken != "" {
@@ -206,6 +215,12 @@ func (c *Configuration) override(o Overrides) {
 	if len(o.MCPListen) > 0 {
 		mcp.Enabled = true
 		mcp.Servers = servers(o.MCPListen)
+	}
+	if o.MCPCert != "" {
+		mcp.TLS.Cert = o.MCPCert
+	}
+	if o.MCPKey != "" {
+		mcp.TLS.Key = o.MCPKey
 	}
 	if mcp.Enabled && len(mcp.Servers) == 0 {
 		mcp.Servers = []serverBlock{{Name: "main", IP: netip.AddrFrom4([4]byte{127, 0, 0, 1}), Port: 8080}}

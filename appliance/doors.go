@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -24,6 +23,7 @@ import (
 	"ze.internal/ze/appliance/access"
 	"ze.internal/ze/appliance/builtin"
 	"ze.internal/ze/appliance/command"
+	"ze.internal/ze/appliance/config"
 	"ze.internal/ze/appliance/rest"
 )
 
@@ -39,17 +39,21 @@ type door struct {
 	want   netip.AddrPort // where it was asked to listen; zero for the control socket
 	tls    string         // files of its TLS key pair; "" without TLS
 	l      net.Listener
+	handed bool // l belongs to the service manager
 	server *http.Server
-	done   chan struct{} // closed when the server has ended
+	conns  *connections
+
+	closing chan struct{} // closed when it begins to close
+	done    chan struct{} // closed when nothing is accepted any more
 }
 
 // newDoor returns a door whose requests learn when it begins to close: those that
 // only wait for something end by themselves then.
 func newDoor(name string, server *http.Server) *door {
-	closing := make(chan struct{})
-	server.BaseContext = func(net.Listener) context.Context { return command.WithEnding(context.Background(), closing) }
-	server.RegisterOnShutdown(sync.OnceFunc(func() { close(closing) }))
-	return &door{name: name, server: server, done: make(chan struct{})}
+	d := &door{name: name, server: server, conns: newConnections(), closing: make(chan struct{}), done: make(chan struct{})}
+	server.BaseContext = func(net.Listener) context.Context { return command.WithEnding(context.Background(), d.closing) }
+	server.ConnState = d.conns.state
+	return d
 }
 
 // wantedDoors returns the network doors of a configuration, not yet open.
@@ -89,15 +93,15 @@ func (d *door) same(o *door) bool {
 }
 
 // openDoors listens for every door, or for none.
-func openDoors(ctx context.Context, doors []*door) error {
+func (a *App) openDoors(ctx context.Context, doors []*door) error {
 	for i, d := range doors {
-		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", d.want.String())
+		l, handed, err := a.handed.listen(ctx, "tcp", d.want.String())
 		if err != nil {
 			err = fmt.Errorf("listen for %s: %w; if another process has the port, choose one with environment/%[1]s/server in the configuration or ZE_%[3]s_LISTEN",
 				d.name, err, strings.ToUpper(d.name))
 			return errors.Join(err, closeListeners(doors[:i]))
 		}
-		d.l = access.LimitListener(l, maxConnections)
+		d.l, d.handed = access.LimitListener(l, maxConnections), handed
 		if d.tls != "" {
 			d.l = tls.NewListener(d.l, d.server.TLSConfig)
 		}
@@ -120,23 +124,33 @@ func (a *App) serve(d *door) {
 	a.mu.Unlock()
 	go func() {
 		defer close(d.done)
-		if err := d.server.Serve(d.l); !errors.Is(err, http.ErrServerClosed) {
+		err := d.server.Serve(d.l)
+		select {
+		case <-d.closing:
+		default:
 			a.fail(fmt.Errorf("serve %s: %w", d.name, err))
 		}
 	}()
 }
 
-// closeDoor lets requests in flight finish until ctx ends.
+// closeDoor stops accepting, lets what was accepted come to rest until ctx ends,
+// and closes it. A socket of the service manager goes on listening: who comes now
+// is answered by the next daemon.
 func (a *App) closeDoor(ctx context.Context, d *door) error {
 	a.mu.Lock()
 	a.doors = slices.DeleteFunc(a.doors, func(o *door) bool { return o == d })
 	a.mu.Unlock()
-	err := d.server.Shutdown(ctx)
-	if err != nil {
-		err = errors.Join(fmt.Errorf("close the %s listener: %w", d.name, err), d.server.Close()) // out of time: cut off what is left
+	close(d.closing)
+	err := d.l.Close()
+	<-d.done // now the server knows of every connection that was accepted
+	d.conns.drain(ctx)
+	if late := d.server.Shutdown(ctx); late != nil {
+		err = errors.Join(err, late, d.server.Close()) // out of time: cut off what is left
 	}
-	<-d.done
-	return err
+	if err != nil {
+		return fmt.Errorf("close the %s listener: %w", d.name, err)
+	}
+	return nil
 }
 
 // closeDoors closes every door, all at once.
@@ -179,7 +193,7 @@ func (a *App) mcpHandler(pair *access.TLS) http.Handler {
 	if pair != nil {
 		guard.Names = pair.Names
 	}
-	return guard.Wrap(mux)
+	return lastAnswers(guard.Wrap(mux))
 }
 
 func (a *App) metricsHandler() http.Handler {
@@ -187,7 +201,7 @@ func (a *App) metricsHandler() http.Handler {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(a.metrics, promhttp.HandlerOpts{ErrorLog: log.New(a.log, "", 0), Registry: a.metrics}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
+		ctx, cancel := context.WithTimeout(r.Context(), readyTime)
 		defer cancel()
 		if reasons := a.unready(ctx); len(reasons) > 0 {
 			plain(w, http.StatusServiceUnavailable, strings.Join(reasons, "\n"))
@@ -196,7 +210,7 @@ func (a *App) metricsHandler() http.Handler {
 		plain(w, http.StatusOK, "ready")
 	})
 	mux.HandleFunc("/", notFound("here are /metrics, /healthz and /readyz"))
-	return (&access.Guard{}).Wrap(mux)
+	return lastAnswers((&access.Guard{}).Wrap(mux))
 }
 
 // openControl serves commands on the control socket. Whoever may open the
@@ -207,17 +221,12 @@ func (a *App) openControl(ctx context.Context) error {
 		return nil
 	}
 	if len(path) > maxSocketPath {
-		return fmt.Errorf("control socket %s: the path has %d octets, at most %d are possible; name another with --socket", path, len(path), maxSocketPath)
+		return config.Problems{{File: "control socket", Message: fmt.Sprintf("the path %s has %d octets", path, len(path)),
+			Allowed: fmt.Sprintf("at most %d; name another with --socket", maxSocketPath)}}
 	}
-	if err := removeStale(path); err != nil {
-		return fmt.Errorf("prepare the control socket: %w", err)
-	}
-	l, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
+	l, handed, err := a.listenControl(ctx, path)
 	if err != nil {
-		return fmt.Errorf("listen on the control socket: %w", err)
-	}
-	if err := restrictSocket(path); err != nil {
-		return errors.Join(err, l.Close())
+		return err
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", rest.New(rest.Options{Dispatcher: a.dispatcher, Principal: peer, Surface: "cli", Logger: a.log}))
@@ -225,11 +234,31 @@ func (a *App) openControl(ctx context.Context) error {
 	guard := &access.Guard{MaxBody: 24 << 20, Refused: func(r *http.Request) {
 		a.dispatcher.Refused(command.Call{Surface: "cli", Remote: r.RemoteAddr}, "forbidden")
 	}}
-	server := access.Server(guard.Wrap(mux), log.New(a.log, "", 0))
+	server := access.Server(lastAnswers(guard.Wrap(mux)), log.New(a.log, "", 0))
 	d := newDoor("control", server)
-	d.l = access.LimitListener(l, maxConnections)
+	d.l, d.handed = access.LimitListener(l, maxConnections), handed
 	a.serve(d)
 	return nil
+}
+
+// listenControl listens on the control socket. One that was handed over has the
+// owner and mode that its unit gives it.
+func (a *App) listenControl(ctx context.Context, path string) (net.Listener, bool, error) {
+	if !a.handed.has("unix", path) {
+		if err := removeStale(path); err != nil {
+			return nil, false, fmt.Errorf("prepare the control socket: %w", err)
+		}
+	}
+	l, handed, err := a.handed.listen(ctx, "unix", path)
+	if err != nil {
+		return nil, false, fmt.Errorf("listen on the control socket: %w", err)
+	}
+	if !handed {
+		if err := restrictSocket(path); err != nil {
+			return nil, false, errors.Join(err, l.Close())
+		}
+	}
+	return l, handed, nil
 }
 
 // removeStale removes a socket that nobody listens on. The store's lock is held,

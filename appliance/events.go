@@ -81,6 +81,7 @@ func (a *App) reloaded(err error) {
 type tokens struct {
 	*store.DB
 	events *event.Bus
+	dir    string // of the database
 }
 
 var _ builtin.Tokens = tokens{}

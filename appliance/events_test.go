@@ -165,7 +165,7 @@ func TestPeerEvents(t *testing.T) {
 	// It is told only what happens from when it watches on, which is not before it
 	// is seen in flight.
 	eventually(t, "the monitor", func() string {
-		if _, text := get(t, d.url(t, "metrics")+"/metrics"); !strings.Contains(text, "ze_tool_calls_in_flight 1") {
+		if _, text := get(t, d.url(t, "metrics")+"/metrics"); !strings.Contains(text, `ze_tool_calls_in_flight{tool="ze_monitor"} 1`) {
 			return "is not running"
 		}
 		return ""
@@ -275,7 +275,7 @@ func TestStopEndsWhatWaits(t *testing.T) {
 		monitored <- err
 	}()
 	eventually(t, "the monitor", func() string {
-		if _, text := get(t, d.url(t, "metrics")+"/metrics"); !strings.Contains(text, "ze_tool_calls_in_flight 1") || !strings.Contains(text, "ze_mcp_streams 1") {
+		if _, text := get(t, d.url(t, "metrics")+"/metrics"); !strings.Contains(text, `ze_tool_calls_in_flight{tool="ze_execute"} 1`) || !strings.Contains(text, "ze_mcp_streams 1") {
 			return "is not running"
 		}
 		return ""

@@ -3,9 +3,13 @@ package appliance
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"ze.internal/ze/appliance/bgp/speaker"
 )
+
+// readyTime is how long it may take to find out whether the daemon is ready.
+const readyTime = 2 * time.Second
 
 // unready returns why the daemon cannot do its work now, a line for each reason.
 func (a *App) unready(ctx context.Context) []string {

@@ -17,6 +17,9 @@ func TestNotReadyWithoutSpeaker(t *testing.T) {
 		if status != http.StatusServiceUnavailable || !strings.Contains(body, "the BGP speaker is not running") {
 			return body
 		}
+		if _, body := get(t, d.url(t, "metrics")+"/metrics"); !strings.Contains(body, "\nze_ready 0\n") {
+			return "it counts as ready"
+		}
 		return ""
 	})
 	d = startDaemon(t, daemonOptions{config: plainConfig, speaker: broken})

@@ -78,14 +78,15 @@ func Reference() (json.RawMessage, error) {
 // instructions tell a model how to begin. What it reads before everything else
 // must be short.
 const instructions = `ze controls a BGP speaker and the appliance it runs on. ` +
-	`Call ze_reference once to learn every command with its parameters and examples; with a section it returns only that part. ` +
+	`Call ze_reference once to learn every command you may use, with its parameters and examples; with a section it returns only that part. ` +
+	`What is named here and not listed for you is not yours to use. ` +
 	`Prefer the typed tools; ze_execute runs any command line, for example "show bgp". ` +
 	`Look before you change: ze_show_bgp shows peers and their state, ze_show_bgp_rib what is received and sent. ` +
 	`After ze_announce verify with ze_show_bgp_rib (action sent); ze_withdraw takes it back by prefixes, id or tag. ` +
 	`Do not poll in a loop: ze_request_bgp (action wait-established) waits for sessions, ze_monitor waits for events, ` +
-	`ze_show_event (action recent) tells what happened, and subscriptions/listen tells it as it happens. ` +
-	`If your client takes tasks, what lasts longer than a second becomes one: poll it with tasks/get, end it with tasks/cancel. ` +
-	`If your client can be asked, missing arguments and destructive commands are asked about: let the person confirm, then call again with inputResponses. ` +
+	`and ze_show_event (action recent) tells what happened. ` +
+	`What lasts longer than a second may come back as a task: its answer comes later. ` +
+	`Most missing arguments, and whether to carry out what destroys, may be asked of the person: let them decide. ` +
 	`Resources such as ze://config/running and ze://peer/{peer} are state to read; ` +
 	`prompts such as announce-and-verify, drain-peer and explain-down-session are usual jobs, step by step. ` +
 	`A failed call says which field is wrong, what is allowed and what to do next.`

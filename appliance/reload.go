@@ -25,6 +25,8 @@ type state struct {
 // the store, or the file read anew. It applies fully or changes nothing; either
 // way the generation of ReloadStatus moves.
 func (a *App) Reload(ctx context.Context) error {
+	done := a.o.Reloading()
+	defer func() { done(a.summary(context.WithoutCancel(ctx))) }()
 	if a.o.File == "" {
 		return a.reloadRevision(ctx)
 	}
@@ -49,7 +51,7 @@ func (a *App) load(ctx context.Context) (*state, error) {
 	if a.o.File == "" {
 		rev, err := a.config.Resume(ctx)
 		if errors.Is(err, config.ErrNoRevision) {
-			return nil, fmt.Errorf("%s holds no configuration; finish its creation with: ze init", a.o.DataDir)
+			return nil, fmt.Errorf("%s holds no configuration (%w); finish its creation with: ze init", a.o.DataDir, err)
 		}
 		if err != nil {
 			return nil, a.unreadable(ctx, err)
@@ -98,7 +100,7 @@ func (a *App) change(ctx context.Context, next *state) error {
 			gone = append(gone, o)
 		}
 	}
-	if err := openDoors(ctx, fresh); err != nil {
+	if err := a.openDoors(ctx, fresh); err != nil {
 		return err
 	}
 	old := a.running.Load()
@@ -122,6 +124,9 @@ func (a *App) change(ctx context.Context, next *state) error {
 			defer cancel()
 			if err := a.closeDoor(ctx, d); err != nil {
 				a.log.Warn().Err(err).Msg("a listener that the configuration no longer has was cut off")
+			}
+			if d.handed {
+				a.warnUnused(d.l.Addr().String())
 			}
 		})
 	}
@@ -174,6 +179,7 @@ func (a *App) logLevel(c *Configuration) (zerolog.Level, error) {
 
 // processed counts a reload and keeps its outcome.
 func (a *App) processed(err error) {
+	a.reloadings.processed(err)
 	s := builtin.ReloadStatus{LastOutcome: "applied", LastReload: a.o.Clock().UTC().Truncate(time.Millisecond)}
 	if err != nil {
 		s.LastOutcome, s.LastError = "refused", err.Error()

@@ -68,7 +68,7 @@ func (s storage) Backup(ctx context.Context, file string, force bool) (builtin.S
 // Restore implements builtin.Store: not under the daemon's feet.
 func (s storage) Restore(_ context.Context, file string, _ bool) (builtin.StoreReport, string, error) {
 	return builtin.StoreReport{}, "", &command.Error{Code: command.Conflict, Message: "the daemon is using the database",
-		Actions: []string{"stop the daemon, as with: systemctl stop ze", "then run, as the same user: ze store restore " + file}}
+		Actions: []string{"stop the daemon, as with: systemctl stop ze.socket ze", "then run, as the same user: ze store restore " + file}}
 }
 
 // Compact implements builtin.Store.

@@ -38,6 +38,9 @@ func (s system) Status(ctx context.Context) (builtin.Status, error) {
 		Listeners:     a.Addresses(),
 		Store:         builtin.StoreStatus{Path: path, SizeBytes: info.Size()},
 	}
+	if path, there := TokenFile(a.o.DataDir); there {
+		st.TokenFile = path
+	}
 	if running.cfg.BGP != nil {
 		p := a.speaker.Status().Process
 		st.Speaker = &builtin.SpeakerStatus{State: string(p.State), PID: p.PID, Restarts: p.Restarts, LastExit: p.LastExit}

@@ -144,11 +144,12 @@ func (s *Server) record(ctx context.Context, r *request, name string, start time
 // too: the model that called it is to read why and try again.
 func (s *Server) callTool(ctx context.Context, r *request, call toolCall) (result []byte, fail *failure) {
 	start, outcome := s.clock(), string(command.Internal) // unless the tool returns
-	s.metrics.inFlight.Inc()
+	running := s.metrics.inFlight.WithLabelValues(call.name)
+	running.Inc()
 	answering := r.out.waiting()
 	defer func() {
 		answering()
-		s.metrics.inFlight.Dec()
+		running.Dec()
 		s.finishCall(r, call.name, outcome, s.clock().Sub(start))
 	}()
 	ctx, left := s.whileValid(ctx, r)

@@ -14,7 +14,7 @@ type metrics struct {
 	requests  *prometheus.CounterVec
 	toolCalls *prometheus.CounterVec
 	duration  *prometheus.HistogramVec
-	inFlight  prometheus.Gauge
+	inFlight  *prometheus.GaugeVec
 	streams   prometheus.Gauge
 }
 
@@ -33,10 +33,10 @@ func newMetrics() *metrics {
 			Help:    "Time a tool call took to run.",
 			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .1, .25, 1, 2.5, 10, 60},
 		}, []string{"tool"}),
-		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
+		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "ze_tool_calls_in_flight",
-			Help: "MCP tool calls running now.",
-		}),
+			Help: "MCP tool calls running now, by tool.",
+		}, []string{"tool"}),
 		streams: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "ze_mcp_streams",
 			Help: "Open streams of subscriptions/listen.",

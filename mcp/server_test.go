@@ -157,7 +157,7 @@ func TestPanicEndsOneRequestOnly(t *testing.T) {
 	if _, body := send(f, call(adminToken, "ze_show", `{"action":"clock"}`)); !strings.Contains(body, `"isError":false`) {
 		t.Errorf("the next call failed: %s", body)
 	}
-	if n := testutil.ToFloat64(f.metrics.inFlight); n != 0 {
+	if n := testutil.ToFloat64(f.metrics.inFlight.WithLabelValues("ze_show")); n != 0 {
 		t.Errorf("%v calls are counted as running, none is", n)
 	}
 	if n := testutil.ToFloat64(f.metrics.toolCalls.WithLabelValues("ze_show", "internal")); n != 1 {
@@ -186,7 +186,7 @@ func TestDisconnectCancelsTheCommand(t *testing.T) {
 		done <- err
 	}()
 	<-f.lamps.waiting
-	if n := testutil.ToFloat64(f.metrics.inFlight); n != 1 {
+	if n := testutil.ToFloat64(f.metrics.inFlight.WithLabelValues("ze_show")); n != 1 {
 		t.Errorf("%v calls are counted as running, one is", n)
 	}
 	cancel()

@@ -26,7 +26,7 @@ const beforeSuffix = ".before-"
 // upgrade brings an older database to the version this program works with: the
 // file as it was is kept aside, and then all steps are one transaction. A crash
 // leaves the old form or the new one.
-func (db *DB) upgrade(ctx context.Context) error {
+func (db *DB) upgrade(ctx context.Context, progress func(step string)) error {
 	target := 1 + len(db.migrations)
 	var from int
 	err := db.view(ctx, func(tx *bolt.Tx) (err error) {
@@ -39,12 +39,14 @@ func (db *DB) upgrade(ctx context.Context) error {
 	if err != nil || from == target {
 		return err
 	}
+	progress("keeping a copy of the database before its upgrade")
 	aside := fmt.Sprintf("%s%s%d", db.path, beforeSuffix, target)
 	if err := db.keepAside(ctx, aside, from); err != nil {
 		return fmt.Errorf("upgrade from schema version %d to %d: keep a copy: %w; the file was not changed", from, target, err)
 	}
 	err = db.update(ctx, func(tx *bolt.Tx) error {
 		for _, m := range db.migrations[from-1:] {
+			progress(fmt.Sprintf("upgrading the database to schema version %d", m.to))
 			if err := m.run(tx); err != nil {
 				return fmt.Errorf("to version %d: %w", m.to, err)
 			}

@@ -68,7 +68,8 @@ type Options struct {
 	Fallback    bool             // Open: if one of the two meta pages is damaged, use the other; loses at most the last commit
 	Clock       func() time.Time // default time.Now
 	Logger      zerolog.Logger
-	LockTimeout time.Duration // how long to wait for another process to let go; default 1 s
+	LockTimeout time.Duration     // how long to wait for another process to let go; default 1 s
+	Progress    func(step string) // Open: told what it does, as far as that may take long; may be nil
 
 	migrations   []migration // from version 1 on; default migrations()
 	compactAbove int64       // bytes; Open gives back free space in larger files; default 64 MiB
@@ -162,6 +163,9 @@ func (o Options) withDefaults() Options {
 	if o.compactAbove <= 0 {
 		o.compactAbove = 64 << 20
 	}
+	if o.Progress == nil {
+		o.Progress = func(string) {}
+	}
 	return o
 }
 
@@ -180,6 +184,7 @@ func open(o Options, l *lock) (*DB, error) {
 	if err := checkFile(path); err != nil {
 		return nil, err
 	}
+	o.Progress("checking the pages of the database")
 	warning, err := checkPages(path, o.Fallback)
 	if err != nil {
 		return nil, err
@@ -220,12 +225,13 @@ func newDB(o Options, path string) (*DB, error) {
 // back what it does not need.
 func (db *DB) prepare(o Options) error {
 	ctx := context.Background()
-	if err := db.upgrade(ctx); err != nil {
+	if err := db.upgrade(ctx, o.Progress); err != nil {
 		return err
 	}
 	if err := db.addBuckets(ctx); err != nil {
 		return err
 	}
+	o.Progress("checking the records of the database")
 	if err := db.verify(ctx); err != nil {
 		return err
 	}
@@ -244,6 +250,7 @@ func (db *DB) prepare(o Options) error {
 	} else if err != nil {
 		return err
 	} else if stats.Size > o.compactAbove && stats.Free > stats.Size/2 {
+		o.Progress("giving back free space of the database")
 		if _, err := db.Compact(ctx); err != nil {
 			db.log.Warn().Err(err).Msg("free space in the database could not be given back; going on without")
 		}

@@ -3,13 +3,17 @@ package access
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // TLS is a certificate and its key on disk. When the files are replaced the new
@@ -148,7 +152,7 @@ func readPEM(path string, private bool) ([]byte, error) {
 		return nil, tlsError(path, err)
 	case !info.Mode().IsRegular():
 		return nil, tlsError(path, &fs.PathError{Op: "read", Path: path, Err: fs.ErrInvalid})
-	case private && info.Mode().Perm()&0o077 != 0:
+	case private && sharedFile(f, info):
 		return nil, fmt.Errorf("the key file %s can be read or written by others (mode %04o); only its owner may: chmod 600 %s", path, info.Mode().Perm(), path)
 	}
 	b, err := io.ReadAll(io.LimitReader(f, most))
@@ -156,6 +160,35 @@ func readPEM(path string, private bool) ([]byte, error) {
 		return nil, tlsError(path, err)
 	}
 	return b, nil
+}
+
+// sharedFile reports whether others than the owner, root and we may open a file.
+// Where it has an access control list, as what the service manager hands out may
+// have, the group's bits of its mode are only the list's upper bound (acl(5)).
+func sharedFile(f *os.File, info fs.FileInfo) bool {
+	mode := info.Mode().Perm()
+	if mode&0o077 == 0 {
+		return false
+	}
+	// Version, and entries of tag, permissions and id: linux/posix_acl_xattr.h.
+	const header, entry = 4, 8
+	const userObj, user, mask = 1, 2, 16
+	list := make([]byte, 1<<10)
+	n, err := unix.Fgetxattr(int(f.Fd()), "system.posix_acl_access", list)
+	if err != nil || n < header || binary.LittleEndian.Uint32(list) != 2 {
+		return true
+	}
+	for e := range slices.Chunk(list[header:n], entry) {
+		if len(e) < entry {
+			return true
+		}
+		tag, may, id := binary.LittleEndian.Uint16(e), binary.LittleEndian.Uint16(e[2:]), binary.LittleEndian.Uint32(e[4:])
+		ours := tag == userObj || tag == mask || tag == user && (id == 0 || int(id) == os.Geteuid())
+		if may != 0 && !ours {
+			return true
+		}
+	}
+	return false
 }
 
 func tlsError(path string, err error) error {

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/binary"
 	"encoding/pem"
 	"math/big"
 	"net"
@@ -15,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // writePair makes a key pair for names, with a serial number to tell it by.
@@ -176,6 +179,41 @@ func TestTLSFilesAreExplained(t *testing.T) {
 		_, err := NewTLS(files[0], files[1])
 		if err == nil || !strings.Contains(err.Error(), files[0]) && !strings.Contains(err.Error(), files[1]) {
 			t.Errorf("%v: %v", files, err)
+		}
+	}
+}
+
+// TestTLSKeyWithAccessList: what the service manager hands out may be readable for
+// us by an access control list, which shows in the group's bits.
+func TestTLSKeyWithAccessList(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	writePair(t, cert, key, 1)
+	const userObj, user, groupObj, group, mask, other = 1, 2, 4, 8, 16, 32
+	const read, nobody = 4, 65534
+	self := uint32(os.Geteuid())
+	for _, c := range []struct {
+		what    string
+		entries [][3]uint32 // tag, permissions, id
+		private bool
+	}{
+		{"for us", [][3]uint32{{userObj, read, ^uint32(0)}, {user, read, self}, {groupObj, 0, ^uint32(0)}, {mask, read, ^uint32(0)}, {other, 0, ^uint32(0)}}, true},
+		{"for another user", [][3]uint32{{userObj, read, ^uint32(0)}, {user, read, nobody}, {groupObj, 0, ^uint32(0)}, {mask, read, ^uint32(0)}, {other, 0, ^uint32(0)}}, false},
+		{"for its group", [][3]uint32{{userObj, read, ^uint32(0)}, {user, read, self}, {groupObj, read, ^uint32(0)}, {mask, read, ^uint32(0)}, {other, 0, ^uint32(0)}}, false},
+		{"for another group", [][3]uint32{{userObj, read, ^uint32(0)}, {groupObj, 0, ^uint32(0)}, {group, read, nobody}, {mask, read, ^uint32(0)}, {other, 0, ^uint32(0)}}, false},
+		{"for everybody", [][3]uint32{{userObj, read, ^uint32(0)}, {user, read, self}, {groupObj, 0, ^uint32(0)}, {mask, read, ^uint32(0)}, {other, read, ^uint32(0)}}, false},
+	} {
+		list := binary.LittleEndian.AppendUint32(nil, 2)
+		for _, e := range c.entries {
+			list = binary.LittleEndian.AppendUint16(list, uint16(e[0]))
+			list = binary.LittleEndian.AppendUint16(list, uint16(e[1]))
+			list = binary.LittleEndian.AppendUint32(list, e[2])
+		}
+		if err := unix.Setxattr(key, "system.posix_acl_access", list, 0); err != nil {
+			t.Fatalf("the file system of %s must have access control lists: %v", dir, err)
+		}
+		if _, err := NewTLS(cert, key); (err == nil) != c.private {
+			t.Errorf("%s: %v", c.what, err)
 		}
 	}
 }

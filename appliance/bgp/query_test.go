@@ -128,7 +128,10 @@ func TestMetrics(t *testing.T) {
 		var asked atomic.Int32
 		r.engine.peers = func(context.Context) ([]PeerStatus, error) {
 			asked.Add(1)
-			return []PeerStatus{{Name: "north", State: "established"}, {Name: "south", State: "active"}, {Name: "west", State: "active"}}, nil
+			return []PeerStatus{
+				{Name: "north", State: "established", Flaps: 2, UpdatesIn: 5, UpdatesOut: 7, Families: []FamilyStatus{{IPv4Unicast, 30, 2}, {IPv6Unicast, 4, 0}}},
+				{Name: "south", State: "active", Admin: "prefix-limit"}, {Name: "west", State: "active"},
+			}, nil
 		}
 		registry := prometheus.NewPedanticRegistry()
 		for _, c := range r.Collectors() {
@@ -140,7 +143,35 @@ func TestMetrics(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		const up = `
+		const counts = `
+# HELP ze_bgp_peer_flaps_total Sessions with a peer that were established and lost, since the BGP speaker started.
+# TYPE ze_bgp_peer_flaps_total counter
+ze_bgp_peer_flaps_total{peer="north"} 2
+ze_bgp_peer_flaps_total{peer="south"} 0
+ze_bgp_peer_flaps_total{peer="west"} 0
+# HELP ze_bgp_peer_over_prefix_limit Whether a peer is kept down because it sent more prefixes than allowed.
+# TYPE ze_bgp_peer_over_prefix_limit gauge
+ze_bgp_peer_over_prefix_limit{peer="north"} 0
+ze_bgp_peer_over_prefix_limit{peer="south"} 1
+ze_bgp_peer_over_prefix_limit{peer="west"} 0
+# HELP ze_bgp_peer_received_prefixes Prefixes received from a peer (Adj-RIB-In).
+# TYPE ze_bgp_peer_received_prefixes gauge
+ze_bgp_peer_received_prefixes{family="ipv4/unicast",peer="north"} 30
+ze_bgp_peer_received_prefixes{family="ipv6/unicast",peer="north"} 4
+# HELP ze_bgp_peer_sent_prefixes Prefixes of ours that a peer should have (Adj-RIB-Out).
+# TYPE ze_bgp_peer_sent_prefixes gauge
+ze_bgp_peer_sent_prefixes{family="ipv4/unicast",peer="north"} 2
+ze_bgp_peer_sent_prefixes{family="ipv6/unicast",peer="north"} 0
+# HELP ze_bgp_peer_updates_total BGP UPDATE messages exchanged with a peer.
+# TYPE ze_bgp_peer_updates_total counter
+ze_bgp_peer_updates_total{direction="in",peer="north"} 5
+ze_bgp_peer_updates_total{direction="in",peer="south"} 0
+ze_bgp_peer_updates_total{direction="in",peer="west"} 0
+ze_bgp_peer_updates_total{direction="out",peer="north"} 7
+ze_bgp_peer_updates_total{direction="out",peer="south"} 0
+ze_bgp_peer_updates_total{direction="out",peer="west"} 0
+`
+		const states = `
 # HELP ze_bgp_announced_prefixes Prefixes announced here.
 # TYPE ze_bgp_announced_prefixes gauge
 ze_bgp_announced_prefixes 2
@@ -161,8 +192,8 @@ ze_bgp_peers{state="open-sent"} 0
 # TYPE ze_bgp_speaker_up gauge
 ze_bgp_speaker_up 1
 `
-		compare(up)
-		compare(up)
+		compare(states + counts)
+		compare(states + counts)
 		if n := asked.Load(); n != 1 {
 			t.Errorf("two scrapes asked the speaker %d times", n)
 		}
@@ -183,7 +214,7 @@ ze_bgp_speaker_up 1
 		compare(strings.NewReplacer(
 			"speaker_up 1", "speaker_up 0", `{peer="north"} 1`, `{peer="north"} 0`,
 			`"active"} 2`, `"active"} 0`, `"established"} 1`, `"established"} 0`, `"idle"} 0`, `"idle"} 3`,
-		).Replace(up))
+		).Replace(states))
 		if waited := time.Since(began); waited != scrapeTimeout {
 			t.Errorf("a scrape of a hanging speaker took %s", waited)
 		}

@@ -42,6 +42,7 @@ type Status struct {
 	Configuration ConfigurationStatus `json:"configuration"`
 	Listeners     []Listener          `json:"listener"`
 	Store         StoreStatus         `json:"store"`
+	TokenFile     string              `json:"admin-token-file,omitzero"`
 	Speaker       *SpeakerStatus      `json:"speaker,omitzero"`
 }
 

@@ -21,6 +21,8 @@ type Tokens interface {
 	DeleteToken(ctx context.Context, name string) (owned bool, err error)
 	RotateToken(ctx context.Context, name string, next access.Token, until time.Time) (access.Token, error)
 	Now() time.Time
+	// RemoveFile removes the file that holds the first admin token, if it is there.
+	RemoveFile() (path string, removed bool, err error)
 }
 
 // TokenUsage knows uses of tokens that are not kept yet.
@@ -71,6 +73,18 @@ func (d Deps) token(r runs) {
 	r["token-rotate"] = d.rotateToken
 	r["token-list"] = d.listTokens
 	r["token-revoke"] = d.revokeToken
+	r["token-remove-file"] = d.removeTokenFile
+}
+
+func (d Deps) removeTokenFile(context.Context, *command.Request) (any, error) {
+	path, removed, err := d.Tokens.RemoveFile()
+	if err != nil {
+		return nil, err
+	}
+	return struct {
+		File    string `json:"file"`
+		Removed bool   `json:"removed"`
+	}{path, removed}, nil
 }
 
 func (d Deps) revokeToken(ctx context.Context, r *command.Request) (any, error) {

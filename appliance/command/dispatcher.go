@@ -89,6 +89,26 @@ func (d *Dispatcher) Do(ctx context.Context, call Call) (*Result, error) {
 	return result, nil
 }
 
+// Probe takes a call that only reads the way of Do, to find out whether that is
+// open. It leaves no trace, so it is for nobody's wishes but the daemon's own.
+func (d *Dispatcher) Probe(ctx context.Context, call Call) error {
+	c, args, err := d.resolve(call)
+	if err != nil {
+		return AsError(err)
+	}
+	if c.Effect != EffectRead {
+		return fmt.Errorf("probe with %q: it does not only read", c.path)
+	}
+	raw, err := checkArgs(c, args)
+	if err != nil {
+		return AsError(err)
+	}
+	if _, err := d.run(ctx, &Request{Command: c, Principal: call.Principal, Surface: call.Surface, Args: raw}); err != nil {
+		return AsError(err)
+	}
+	return nil
+}
+
 // Plan reads a call without running it or leaving a trace: it returns the command
 // and the call in the form of a path and values, which Do may be given in place
 // of the first. The values are not checked. The error is what Do would return.

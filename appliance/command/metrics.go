@@ -12,6 +12,7 @@ import (
 type metrics struct {
 	calls    *prometheus.CounterVec
 	duration *prometheus.HistogramVec
+	internal prometheus.Counter
 	cache    sync.Map // callKey → *callMetrics
 }
 
@@ -33,16 +34,25 @@ func newMetrics() *metrics {
 			Help:    "Time from a call's arrival at the dispatcher to its answer.",
 			Buckets: []float64{.0001, .00025, .001, .005, .025, .1, .5, 2.5, 10},
 		}, []string{"command"}),
+		// Also in calls, but there the series begins with the first one, and an
+		// increase from nothing is none to Prometheus.
+		internal: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "ze_internal_errors_total",
+			Help: "Calls that failed through no fault of the caller, nor of anything a caller can mend; the log has the causes.",
+		}),
 	}
 }
 
 func (m *metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.calls, m.duration}
+	return []prometheus.Collector{m.calls, m.duration, m.internal}
 }
 
 func (m *metrics) observe(command, surface, outcome string, d time.Duration) {
 	cm := m.of(command, surface, outcome)
 	cm.calls.Inc()
+	if outcome == string(Internal) {
+		m.internal.Inc()
+	}
 	cm.duration.Observe(d.Seconds())
 }
 

@@ -19,7 +19,7 @@ type Tool struct {
 	InputSchema  json.RawMessage
 	OutputSchema json.RawMessage // union of the actions' outputs, nothing required
 	ReadOnly     bool            // every command only reads
-	Destructive  bool            // some command destroys
+	Destructive  bool            // some command may replace or remove what is there
 	Idempotent   bool            // every command is read-only or idempotent
 	Headers      []Header        // arguments mirrored into Mcp-Param-* headers, by name
 	UIResource   string          // ui:// address of what presents the result: that of the command without action, or of every action; "" for none
@@ -158,9 +158,9 @@ func (t *Tool) describe() error {
 	t.ReadOnly, t.Idempotent = true, true
 	for _, c := range t.commands() {
 		t.ReadOnly = t.ReadOnly && c.Effect == EffectRead
-		t.Destructive = t.Destructive || c.Effect == EffectDestroy
 		t.Idempotent = t.Idempotent && (c.Effect == EffectRead || c.Idempotent)
 	}
+	t.Destructive = !t.ReadOnly // only what adds and never replaces would be harmless (page server/tools)
 	t.UIResource = t.commands()[0].UIResource
 	for _, c := range t.commands() {
 		if t.bare == nil && c.UIResource != t.UIResource {

@@ -162,6 +162,22 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// The first failure that no caller can mend is seen as an increase.
+func TestInternalErrorsAreCounted(t *testing.T) {
+	g := newRig(t)
+	for i, line := range []string{"show nothing", "show crash", "show crash"} {
+		if n := testutil.ToFloat64(g.metrics.internal); n != float64(max(0, i-1)) {
+			t.Errorf("before %q: %v", line, n)
+		}
+		if _, err := g.Do(t.Context(), Call{Principal: admin, Surface: "test", Line: line}); err == nil {
+			t.Errorf("%s succeeds", line)
+		}
+	}
+	if n := testutil.ToFloat64(g.metrics.internal); n != 2 {
+		t.Errorf("%v after two", n)
+	}
+}
+
 type noSpace struct{}
 
 func (noSpace) Error() string               { return "open /secret/path: no space" }

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ze.internal/ze/mcp/stdio"
+	"ze.internal/ze/packaging/manual"
 )
 
 // Exit codes.
@@ -80,6 +81,7 @@ func run(ctx context.Context, s streams, args, environment []string) int {
 	f.StringVar(&o.url, "url", "", "where the daemon serves MCP, instead of the socket")
 	f.BoolVar(&isVersion, "version", false, "print the version")
 	cmd.CompletionOptions.DisableDefaultCmd = true
+	cmd.AddCommand(manual.Command(cmd, version, nil))
 	cmd.SetArgs(args)
 	cmd.SetOut(s.out)
 	cmd.SetErr(s.err)

@@ -180,7 +180,11 @@ func (h *host) end() {
 		h.t.Error("ze-mcp does not end when its input does")
 	}
 	for line := range h.from {
-		h.t.Errorf("left over: %s", line)
+		// A daemon that stops may take up one more stream first: then the host
+		// hears of its lists twice, which costs it nothing.
+		if !strings.Contains(line, "/list_changed\"") {
+			h.t.Errorf("left over: %s", line)
+		}
 	}
 	h.code = nil
 }

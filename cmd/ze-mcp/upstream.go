@@ -115,7 +115,7 @@ func (u *upstream) explain(err error) error {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("no ze daemon answers at %s: start it there with MCP enabled, or correct ZE_MCP_URL where ze-mcp is registered; then call again", place)
 	}
-	return fmt.Errorf("reach the ze daemon at %s: %w", place, err)
+	return fmt.Errorf("reach the ze daemon at %s: %w; see that it runs there, or correct ZE_MCP_URL or ZE_CONTROL_SOCKET where ze-mcp is registered; then call again", place, err)
 }
 
 // explainStatus is explain for an answer that is no response.

@@ -18,7 +18,12 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"ze.internal/ze/packaging/manual"
 )
+
+// version is set by the packaging with -ldflags -X.
+var version = "0.1.0-dev"
 
 // Exit codes.
 const (
@@ -52,7 +57,7 @@ Exit codes: 0 everything passed, 1 something did not, 2 the command line or the 
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w; see: %s --help", err, cmd.CommandPath())
 	})
-	root.AddCommand(mcpCommand(), loadCommand(), conformanceCommand())
+	root.AddCommand(mcpCommand(), loadCommand(), conformanceCommand(), manual.Command(root, version, nil))
 	root.SetArgs(args)
 	root.SetIn(in)
 	root.SetOut(out)

@@ -93,7 +93,7 @@ func daemon(ts *testscript.TestScript, _ bool, args []string) {
 	data := ts.MkAbs(name)
 	ts.Check(ts.Exec("ze", "--data", data, "init", "--config", conf))
 	ts.Setenv(name+"_TOKEN", strings.TrimSpace(ts.ReadFile("stdout")))
-	port := started(ts, regexp.MustCompile(`"name":"mcp","address":"127\.0\.0\.1:(\d+)"`), "ze", "--data", data, "start", "--mcp", "0")
+	port := started(ts, regexp.MustCompile(`"mcp":\["127\.0\.0\.1:(\d+)"`), "ze", "--data", data, "start", "--mcp", "0")
 	ts.Setenv(name+"_PORT", port)
 }
 

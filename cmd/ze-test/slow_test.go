@@ -48,7 +48,7 @@ func underCrowd(t testing.TB, slow int, duration time.Duration) (r loadReport, m
 		_ = cmd.Process.Signal(syscall.SIGINT)
 		_ = cmd.Wait()
 	}()
-	listening := regexp.MustCompile(`"name":"mcp","address":"127\.0\.0\.1:(\d+)"`)
+	listening := regexp.MustCompile(`"mcp":\["127\.0\.0\.1:(\d+)"`)
 	var port string
 	for lines := bufio.NewScanner(log); port == "" && lines.Scan(); {
 		if m := listening.FindStringSubmatch(lines.Text()); m != nil {

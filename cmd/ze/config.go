@@ -225,20 +225,27 @@ func oneFile(cmd *cobra.Command, args []string) error {
 
 // replaceFile writes a file so that it holds the old text or all of the new one.
 func replaceFile(name string, text []byte, mode fs.FileMode) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("write %s: %w", name, errors.Join(err, os.Remove(f.Name())))
+			err = fmt.Errorf("write %s: %w", name, err)
 		}
 	}()
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Chmod(mode), f.Close()); err != nil {
+	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*")
+	if err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), name)
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	dir, err := os.Open(filepath.Dir(name))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close()) // or a crash might bring the old file back
 }
 
 func (c configCLI) editCommand() *cobra.Command {

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -20,7 +22,9 @@ import (
 	"ze.internal/ze/appliance"
 	"ze.internal/ze/appliance/bgp/speaker"
 	"ze.internal/ze/appliance/builtin"
+	"ze.internal/ze/appliance/config"
 	"ze.internal/ze/mcp"
+	"ze.internal/ze/store"
 	"ze.internal/ze/systemd"
 )
 
@@ -28,19 +32,35 @@ import (
 const stopTime = 10 * time.Second
 
 func (c *cli) startCommand() *cobra.Command {
+	var create bool
 	cmd := &cobra.Command{
 		Use:   "start",
 		Short: "Start the daemon from the configuration in its database",
 		Args:  noArguments,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return c.serve(cmd.Context(), "", nil) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.serve(cmd.Context(), service{create: create})
+		},
 	}
 	c.startFlags(cmd)
+	cmd.Flags().BoolVar(&create, "init", false, "on the first start create the database as ze init does, the admin token in the file admin.token beside it")
 	return cmd
 }
 
-// serve runs the daemon until ctx ends or it fails. file and text give the
-// configuration; an empty file means the one in the database.
-func (c *cli) serve(ctx context.Context, file string, text []byte) error {
+// service says how the daemon is to run.
+type service struct {
+	file   string // of the configuration; empty: the one in the database
+	text   []byte // what is in it
+	create bool   // create the database if there never was one
+}
+
+// serve runs the daemon until ctx ends or it fails.
+func (c *cli) serve(ctx context.Context, s service) (err error) {
+	defer func() {
+		if err != nil {
+			_, text := explain(err)
+			systemd.Status(text)
+		}
+	}()
 	overrides, err := c.overrides()
 	if err != nil {
 		return err
@@ -50,26 +70,48 @@ func (c *cli) serve(ctx context.Context, file string, text []byte) error {
 	}
 	dir, _ := c.directory()
 	log := c.logger()
-	options := appliance.Options{
-		DataDir: dir, File: file, Text: text, Overrides: overrides, Control: c.controlSocket(),
-		LogLevel: c.level(), Logger: log,
+	sockets, err := systemd.Listeners()
+	if err != nil {
+		log.Warn().Err(err).Msg("a socket of the service manager cannot be used")
 	}
-	if file != "-" {
-		options.Reread = func() ([]byte, error) { return readFile(c.in, file) }
+	options := appliance.Options{
+		DataDir: dir, File: s.file, Text: s.text, Overrides: overrides, Control: c.controlSocket(), Listeners: sockets,
+		LogLevel: c.level(), Logger: log,
+		Progress: func(step string) { systemd.Extend(stepTime, step) },
+		Reloading: func() func(string) {
+			systemd.Reloading()
+			return systemd.Ready
+		},
+	}
+	if s.file != "-" {
+		options.Reread = func() ([]byte, error) { return readFile(c.in, s.file) }
 	}
 	// From before the start on: a signal that comes too early must not end the daemon.
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
 	defer signal.Stop(hangup)
 	app, err := startApp(ctx, options)
+	if s.create && (errors.Is(err, store.ErrMissing) || errors.Is(err, config.ErrNoRevision)) {
+		if err := c.firstStart(ctx, log, dir); err != nil {
+			return err
+		}
+		app, err = startApp(ctx, options)
+	}
 	if err != nil {
 		return err
 	}
-	for _, l := range app.Addresses() {
-		log.Info().Str("name", l.Name).Str("address", l.Address).Msg("listening")
+	status, err := app.Pulse(ctx)
+	if err != nil {
+		return errors.Join(err, stopApp(app))
 	}
-	log.Info().Str("version", builtinVersion().Version).Str("configuration", app.Source()).Str("data", dir).Msg("ze is ready")
-	systemd.Ready("ready; configuration from " + app.Source())
+	logAddresses(log, app.Addresses())
+	log.Info().Str("version", builtinVersion().Version).Str("configuration", app.Source()).Str("data", dir).
+		Msgf("ze is ready: version %s, configuration: %s", builtinVersion().Version, app.Source())
+	systemd.Ready(status)
+
+	alive, rest := context.WithCancel(ctx)
+	var beating sync.WaitGroup
+	beating.Go(func() { beat(alive, app, log) })
 	for running := true; running; {
 		select {
 		case <-hangup:
@@ -82,8 +124,78 @@ func (c *cli) serve(ctx context.Context, file string, text []byte) error {
 			running = false
 		}
 	}
+	rest()
 	systemd.Stopping()
-	return errors.Join(err, stopApp(app))
+	err = errors.Join(err, stopApp(app))
+	beating.Wait()
+	return err
+}
+
+// firstStart creates the database in dir where nobody is there to be shown its
+// admin token.
+func (c *cli) firstStart(ctx context.Context, log zerolog.Logger, dir string) error {
+	if _, err := initialize(ctx, initOptions{log: log, dir: dir, text: []byte(appliance.InitialConfig), tokenFile: true}); err != nil {
+		return err
+	}
+	path, _ := appliance.TokenFile(dir)
+	log.Info().Str("file", path).
+		Msgf("first start: database created in %s; the admin token is in %s; once you have it, remove the file with: ze token remove-file", dir, path)
+	return nil
+}
+
+// logAddresses says where the daemon answers: in words, and by name.
+func logAddresses(log zerolog.Logger, listeners []builtin.Listener) {
+	byName := map[string][]string{}
+	var words []string
+	for _, l := range listeners {
+		byName[l.Name] = append(byName[l.Name], l.Address)
+		words = append(words, l.Name+" "+l.Address)
+	}
+	event := log.Info()
+	for name, addresses := range byName {
+		event = event.Strs(name, addresses)
+	}
+	event.Msg("listening: " + strings.Join(words, ", "))
+}
+
+// How long the service manager waits for one step of the start, and how often it
+// is told how the daemon is doing if it does not want to know more often.
+const (
+	stepTime  = 10 * time.Minute
+	beatEvery = 15 * time.Second
+)
+
+// beat tells the service manager that the daemon is alive, as long as it is,
+// until ctx ends.
+func beat(ctx context.Context, app *appliance.App, log zerolog.Logger) {
+	if !systemd.Listening() {
+		return
+	}
+	every := beatEvery
+	if limit, err := systemd.Watchdog(); err != nil {
+		log.Warn().Err(err).Msg("the watchdog is not fed")
+	} else if limit > 0 {
+		every = min(every, limit/3)
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		status, err := app.Pulse(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			log.Error().Err(err).Msg("the watchdog is not fed")
+			systemd.Status(err.Error())
+		default:
+			systemd.Alive(status)
+		}
+	}
 }
 
 // startApp creates a daemon of this very program and starts it.
@@ -152,11 +264,17 @@ func (c *cli) level() string {
 func (c *cli) logger() zerolog.Logger {
 	var w io.Writer = c.err
 	if journal, ok := systemd.Journal(); ok {
-		w = journal
-	} else if f, ok := c.err.(*os.File); ok && isTerminal(f) {
+		return journalLogger(journal)
+	}
+	if f, ok := c.err.(*os.File); ok && isTerminal(f) {
 		w = zerolog.ConsoleWriter{Out: c.err, TimeFormat: time.TimeOnly}
 	}
 	return zerolog.New(w).Level(zerolog.InfoLevel).With().Timestamp().Logger()
+}
+
+// journalLogger writes entries that journalctl -t finds, as those on standard error.
+func journalLogger(journal io.Writer) zerolog.Logger {
+	return zerolog.New(journal).Level(zerolog.InfoLevel).With().Str("syslog_identifier", "ze").Timestamp().Logger()
 }
 
 // offlineLogger is for what runs without a daemon. The answer says what was
@@ -164,10 +282,7 @@ func (c *cli) logger() zerolog.Logger {
 func (c *cli) offlineLogger() (zerolog.Logger, error) {
 	if name := c.level(); name != "" {
 		level, err := zerolog.ParseLevel(name)
-		if err != nil {
-			return zerolog.Nop(), usagef("log level %q: allowed are trace, debug, info, warn and error", name)
-		}
-		return c.logger().Level(level), nil
+		return c.logger().Level(level), err
 	}
 	return zerolog.New(zerolog.ConsoleWriter{
 		Out: c.err, NoColor: true, PartsOrder: []string{zerolog.LevelFieldName, zerolog.MessageFieldName},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 
 	"ze.internal/ze/appliance/command"
 	"ze.internal/ze/appliance/config"
@@ -105,7 +106,7 @@ func explain(err error) (int, string) {
 		if code, ok := commandCodes[cmdErr.Code]; ok {
 			return code, text
 		}
-	} else if errors.Is(err, os.ErrPermission) {
+	} else if errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS) {
 		return exitPermission, text
 	}
 	return exitFailed, text

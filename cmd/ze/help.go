@@ -162,31 +162,41 @@ func (w *explanation) commands(ref command.Reference) {
 
 func (w *explanation) parameters(list []command.ParameterReference, indent string) {
 	for _, p := range list {
-		traits := []string{p.Type}
-		for _, t := range []struct {
-			name string
-			has  bool
-		}{{"several", p.List}, {"required", p.Mandatory}, {"bare", p.Positional}} {
-			if t.has {
-				traits = append(traits, t.name)
-			}
-		}
-		if len(p.Inline) > 0 {
-			traits = append(traits, "may stand after "+strings.Join(p.Inline, " "))
-		}
-		text := fmt.Sprintf("%s- %s (%s): %s", indent, p.Name, strings.Join(traits, ", "), p.Description)
-		if p.Allowed != "" {
-			text += " Allowed: " + p.Allowed + "."
-		}
-		if p.Units != "" {
-			text += " Unit: " + p.Units + "."
-		}
-		if len(p.Default) > 0 {
-			text += " Default: " + strings.Join(p.Default, " ") + "."
-		}
-		w.line(text)
+		w.line(fmt.Sprintf("%s- %s (%s): %s", indent, p.Name, parameterTraits(p), parameterText(p)))
 		w.parameters(p.Parameters, indent+"  ")
 	}
+}
+
+// parameterTraits says in some words what kind of parameter p is.
+func parameterTraits(p command.ParameterReference) string {
+	traits := []string{p.Type}
+	for _, t := range []struct {
+		name string
+		has  bool
+	}{{"several", p.List}, {"required", p.Mandatory}, {"bare", p.Positional}} {
+		if t.has {
+			traits = append(traits, t.name)
+		}
+	}
+	if len(p.Inline) > 0 {
+		traits = append(traits, "may stand after "+strings.Join(p.Inline, " "))
+	}
+	return strings.Join(traits, ", ")
+}
+
+// parameterText explains p.
+func parameterText(p command.ParameterReference) string {
+	text := p.Description
+	if p.Allowed != "" {
+		text += " Allowed: " + p.Allowed + "."
+	}
+	if p.Units != "" {
+		text += " Unit: " + p.Units + "."
+	}
+	if len(p.Default) > 0 {
+		text += " Default: " + strings.Join(p.Default, " ") + "."
+	}
+	return text
 }
 
 func (w *explanation) endpoints(ref command.Reference) {

@@ -67,7 +67,9 @@ type initOptions struct {
 	file          string // name of the configuration in messages
 	text          []byte
 	force         bool
-	log           zerolog.Logger
+	// tokenFile leaves the token in its file, for want of somebody to show it to.
+	tokenFile bool
+	log       zerolog.Logger
 }
 
 type initResult struct {
@@ -112,6 +114,13 @@ func initialize(ctx context.Context, o initOptions) (res initResult, err error) 
 	}
 	now := time.Now().Truncate(time.Second)
 	secret, token := access.NewToken(rand.Reader, "admin", access.Admin, now, time.Time{})
+	if o.tokenFile {
+		// Before the token counts: it must not be lost with an interrupted attempt.
+		path, _ := appliance.TokenFile(o.dir)
+		if err := replaceFile(path, []byte(secret+"\n"), 0o600); err != nil {
+			return res, err
+		}
+	}
 	if _, err := db.DeleteToken(ctx, token.Name); err != nil && !errors.Is(err, access.ErrNoToken) {
 		return res, err
 	}

@@ -9,11 +9,15 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
+
+	"ze.internal/ze/systemd"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // the second signal ends what the first one does not
 	code := run(ctx, stdio{os.Stdin, os.Stdout, os.Stderr}, os.Args[1:])
 	stop()
 	os.Exit(code)
@@ -33,7 +37,20 @@ func run(ctx context.Context, io stdio, args []string) int {
 	}
 	code, text := explain(err)
 	if text != "" {
-		fmt.Fprintln(io.err, "ze: "+text)
+		complain(io.err, text)
 	}
 	return code
+}
+
+// complain says why the program ends. To the journal it does so by standard error
+// with a level, sd-daemon(3): where an entry of the other kind comes from can no
+// longer be found out when the program has ended.
+func complain(w io.Writer, text string) {
+	if _, ok := systemd.Journal(); ok && w == io.Writer(os.Stderr) {
+		for line := range strings.Lines(text + "\n") {
+			fmt.Fprint(w, "<3>", line)
+		}
+		return
+	}
+	fmt.Fprintln(w, "ze: "+text)
 }

@@ -40,9 +40,9 @@ func (o *output) String() string {
 
 // start runs the daemon until the test ends or stop is called, and returns where
 // its metrics are.
-func (m *machine) start() (daemon *exec.Cmd, log *output, url string, stop func()) {
+func (m *machine) start(flags ...string) (daemon *exec.Cmd, log *output, url string, stop func()) {
 	m.t.Helper()
-	daemon, log = m.command(context.Background(), "ze", "start"), &output{}
+	daemon, log = m.command(context.Background(), append([]string{"ze", "start"}, flags...)...), &output{}
 	daemon.Stderr = log
 	if err := daemon.Start(); err != nil {
 		m.t.Fatal(err)
@@ -57,9 +57,9 @@ func (m *machine) start() (daemon *exec.Cmd, log *output, url string, stop func(
 	m.t.Cleanup(stop)
 	m.await(func() bool {
 		for line := range strings.Lines(log.String()) {
-			var l struct{ Message, Name, Address string }
-			if json.Unmarshal([]byte(line), &l) == nil && l.Message == "listening" && l.Name == "metrics" {
-				url = "http://" + l.Address
+			var l struct{ Metrics []string }
+			if json.Unmarshal([]byte(line), &l) == nil && len(l.Metrics) > 0 {
+				url = "http://" + l.Metrics[0]
 			}
 		}
 		return url != ""

@@ -16,6 +16,7 @@ import (
 	"ze.internal/ze/appliance/builtin"
 	"ze.internal/ze/appliance/place"
 	"ze.internal/ze/appliance/schema"
+	"ze.internal/ze/systemd"
 )
 
 // cli is one run of the program: its streams, environment and global flags.
@@ -33,7 +34,7 @@ type cli struct {
 }
 
 func execute(ctx context.Context, io stdio, args []string) error {
-	env, warnings, err := readEnvironment(os.Environ())
+	env, warnings, err := readEnvironment(os.Environ(), systemd.Credential)
 	if err != nil {
 		return err
 	}
@@ -81,25 +82,40 @@ Exit codes: ` + exitHelp() + `.`,
 				return usagef("--%s is empty; give it a value or leave it out", name)
 			}
 		}
+		if err := checkLevel(c.logLevel); err != nil {
+			return usagef("--log-level: %w", err)
+		}
 		return nil
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w; see: %s --help", err, cmd.CommandPath())
 	})
 	f := root.PersistentFlags()
-	f.StringVar(&c.dataDir, "data", "", "directory of the database (default "+place.DataDir()+")")
+	f.StringVar(&c.dataDir, "data", "", "directory of the database (default /var/lib/ze, for others than root only where it is, else $XDG_STATE_HOME/ze)")
 	f.StringVar(&c.socket, "socket", "", "control socket of the daemon")
 	f.StringVar(&c.logLevel, "log-level", "", "trace, debug, info, warn or error")
 	c.startFlags(root)
 	root.Flags().BoolVar(&c.isVersion, "version", false, "print the version")
 
-	root.AddCommand(c.startCommand(), c.initCommand(), c.demoCommand(), c.cliCommand(set), c.envCommand(), speakerCommand(c.stdio))
+	root.AddCommand(c.startCommand(), c.statusCommand(set), c.initCommand(), c.demoCommand(), c.cliCommand(set), c.envCommand(), speakerCommand(c.stdio))
 	root.AddCommand(c.daemonCommands(set)...)
 	if cfg, _, err := root.Find([]string{"config"}); err == nil {
 		cfg.AddCommand(configCLI{c, set}.commands()...)
 	}
+	root.AddCommand(manualCommand(root))
 	root.SetHelpCommand(c.helpCommand(root))
 	return root
+}
+
+// statusCommand is the shortest way to ask what everybody asks first.
+func (c *cli) statusCommand(set *schema.Set) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "status", Args: noArguments, Annotations: forDaemon("show", "status"),
+		Short: "Show what runs and where it answers: ze show status",
+		RunE:  func(cmd *cobra.Command, _ []string) error { return c.command(cmd.Context(), set, "show status") },
+	}
+	c.formatFlag(cmd)
+	return cmd
 }
 
 // startFlags are the flags of every form that starts the daemon.
@@ -127,7 +143,7 @@ func (c *cli) runFile(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	return c.serve(cmd.Context(), file, text)
+	return c.serve(cmd.Context(), service{file: file, text: text})
 }
 
 // isConfigFile reports whether an argument names a configuration file.
@@ -183,6 +199,7 @@ func (c *cli) overrides() (appliance.Overrides, error) {
 		MCPListen: c.env.mcpListen, MCPListenFrom: "ZE_MCP_LISTEN",
 		MCPToken: c.env.mcpToken, MCPTokenFrom: "ZE_MCP_TOKEN",
 		MetricsListen: c.env.metricsListen, MetricsListenFrom: "ZE_METRICS_LISTEN",
+		MCPCert: c.env.mcpCert, MCPKey: c.env.mcpKey, MCPTLSFrom: "ZE_MCP_TLS_CERT and ZE_MCP_TLS_KEY",
 	}
 	if c.mcpToken != "" {
 		o.MCPToken, o.MCPTokenFrom = c.mcpToken, "--mcp-token"
@@ -212,7 +229,7 @@ func (c *cli) daemonCommands(set *schema.Set) []*cobra.Command {
 			Use: word + " …", Annotations: forDaemon(word),
 			Short: shortHelp(set, word),
 			Long:  longHelp(set, word),
-			Args:  cobra.ArbitraryArgs,
+			Args:  cobra.ArbitraryArgs, ValidArgsFunction: completeDaemon(set, word),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				line, err := c.commandLine(set, append([]string{word}, args...))
 				if err != nil {

@@ -1,0 +1,135 @@
+package appliance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+)
+
+// handed are sockets on which the service manager listens for the daemon. What
+// arrives there while no daemon runs waits in the kernel for the next one. A door
+// with the address of one is served from it; the socket itself is never closed
+// by that, so a door can be closed and opened again.
+type handed struct {
+	mu      sync.Mutex
+	sockets []*handedSocket
+}
+
+type handedSocket struct {
+	l    net.Listener
+	used bool // by a door
+}
+
+func newHanded(listeners []net.Listener) *handed {
+	h := &handed{}
+	for _, l := range listeners {
+		h.sockets = append(h.sockets, &handedSocket{l: l})
+	}
+	return h
+}
+
+// has reports whether a socket with an address was handed over and is free.
+func (h *handed) has(network, address string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.free(network, address) != nil
+}
+
+func (h *handed) free(network, address string) *handedSocket {
+	for _, s := range h.sockets {
+		if !s.used && s.is(network, address) {
+			return s
+		}
+	}
+	return nil
+}
+
+// listen returns the socket with an address if it was handed over and is free,
+// and otherwise listens on a new one.
+func (h *handed) listen(ctx context.Context, network, address string) (l net.Listener, fromManager bool, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.free(network, address)
+	if s == nil {
+		l, err = (&net.ListenConfig{}).Listen(ctx, network, address)
+		return l, false, err
+	}
+	if l, err = duplicate(s.l); err != nil {
+		return nil, false, fmt.Errorf("use the socket of the service manager: %w", err)
+	}
+	s.used = true
+	return &lentListener{Listener: l, back: sync.OnceFunc(func() { h.giveBack(s) })}, true, nil
+}
+
+func (h *handed) giveBack(s *handedSocket) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s.used = false
+}
+
+// closeUnused closes the sockets that no door uses, and returns their addresses.
+func (h *handed) closeUnused() (closed []string, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var used []*handedSocket
+	for _, s := range h.sockets {
+		if s.used {
+			used = append(used, s)
+			continue
+		}
+		closed = append(closed, s.l.Addr().String())
+		err = errors.Join(err, s.l.Close())
+	}
+	h.sockets = used
+	return closed, err
+}
+
+// is reports whether a socket has an address, in whatever way that is written.
+func (s *handedSocket) is(network, address string) bool {
+	switch at := s.l.Addr().(type) {
+	case *net.TCPAddr:
+		want, err := netip.ParseAddrPort(address)
+		ours := at.AddrPort()
+		return err == nil && network == "tcp" && want == netip.AddrPortFrom(ours.Addr().Unmap(), ours.Port())
+	case *net.UnixAddr:
+		return network == "unix" && at.Name == address
+	}
+	return false
+}
+
+// duplicate returns l with a descriptor of its own: closing it leaves l open.
+func duplicate(l net.Listener) (_ net.Listener, err error) {
+	filer, ok := l.(interface{ File() (*os.File, error) })
+	if !ok {
+		return nil, fmt.Errorf("%T has no descriptor", l)
+	}
+	f, err := filer.File()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return net.FileListener(f)
+}
+
+// lentListener is a door's use of a handed socket.
+type lentListener struct {
+	net.Listener
+	back func()
+}
+
+// Close implements net.Listener.
+func (l *lentListener) Close() error {
+	err := l.Listener.Close()
+	l.back()
+	return err
+}
+
+// warnUnused says that nobody answers at a socket of the service manager.
+func (a *App) warnUnused(address string) {
+	a.log.Warn().Str("address", address).Msgf("nothing in the configuration answers on %s, but the service manager listens there: "+
+		"who connects waits in vain; take it out of the socket unit, as with: systemctl edit ze.socket", address)
+}
