@@ -2,12 +2,13 @@
 # make system   the packages on real systems: systemd, dpkg, rpm, Prometheus
 # make gate     what a request costs, held to its limits; without the race detector
 # make bench    benchmarks
-# make fuzz     each fuzz target for FUZZTIME
+# make fuzz     each fuzz target that FUZZ matches, for FUZZTIME
 # make packages .deb and .rpm for ARCHES into dist/
 # make lint     what lintian and rpmlint say to them
 
 GO        ?= go
 FUZZTIME  ?= 20s
+FUZZ      ?= Fuzz.*
 PACKAGES  := ./...
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
@@ -56,7 +57,7 @@ bench:
 
 fuzz:
 	@$(GO) list $(PACKAGES) | while read -r p; do \
-	  for f in $$($(GO) test -list '^Fuzz' "$$p" | grep '^Fuzz'); do \
+	  for f in $$($(GO) test -list '^$(FUZZ)$$' "$$p" | grep '^Fuzz'); do \
 	    echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) "$$p" || exit 1; \
 	  done; done
 
