@@ -106,6 +106,7 @@ type App struct {
 	failed  chan error
 
 	reloading sync.Mutex     // held while the configuration changes
+	stopping  atomic.Bool    // the doors close for good; set while reloading is held
 	draining  sync.WaitGroup // doors that are closing
 
 	mu      sync.Mutex // guards what follows

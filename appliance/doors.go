@@ -153,19 +153,26 @@ func (a *App) closeDoor(ctx context.Context, d *door) error {
 	return nil
 }
 
-// closeDoors closes every door, all at once.
+// closeDoors closes every door for good, all at once, and leaves time for what is
+// to be stopped after them. What is not answered by then is cut off.
 func (a *App) closeDoors(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, drainTime)
+	defer cancel()
+	a.reloading.Lock() // whatever is being applied comes first, and nothing after it
+	a.stopping.Store(true)
+	a.reloading.Unlock()
 	open := a.openedDoors()
 	errs := make(chan error, len(open))
 	for _, d := range open {
 		go func() { errs <- a.closeDoor(ctx, d) }()
 	}
-	var all []error
 	for range open {
-		all = append(all, <-errs)
+		if err := <-errs; err != nil {
+			a.log.Warn().Err(err).Msg("some requests were cut off")
+		}
 	}
 	a.draining.Wait()
-	return errors.Join(all...)
+	return nil
 }
 
 func (a *App) openedDoors() []*door {

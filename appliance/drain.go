@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"ze.internal/ze/appliance/access"
 	"ze.internal/ze/appliance/command"
 )
 
@@ -17,7 +18,7 @@ import (
 // to its client for as long as a busy one pauses.
 const (
 	quietTime = time.Second     // without a request, then a connection counts as left alone
-	newTime   = 2 * time.Second // for the first request on a new connection
+	newTime   = 2 * time.Second // for the first request on a new connection, and the rest of one that has begun to come
 )
 
 // connections knows what each connection of a server is doing. Its method state
@@ -30,8 +31,9 @@ type connections struct {
 
 // pause tells when a connection may be closed.
 type pause struct {
-	from  time.Time // zero: when its request is answered
-	first bool      // no request came yet
+	from   time.Time // if no request comes
+	active bool      // a request is coming or being answered; from counts if it is still coming
+	first  bool      // no request came yet
 }
 
 func newConnections() *connections {
@@ -47,7 +49,7 @@ func (c *connections) state(conn net.Conn, s http.ConnState) {
 	case http.StateIdle:
 		c.open[conn] = pause{from: time.Now().Add(quietTime)}
 	case http.StateActive:
-		c.open[conn] = pause{}
+		c.open[conn] = pause{from: time.Now().Add(newTime), active: true}
 	default:
 		delete(c.open, conn)
 	}
@@ -67,8 +69,9 @@ func (c *connections) count() int {
 // drain waits until every connection is closed or at rest, or ctx ends. No new
 // ones may come meanwhile.
 func (c *connections) drain(ctx context.Context) {
+	begun := time.Now()
 	for {
-		wait := c.unrest()
+		wait := c.unrest(begun)
 		if wait == 0 {
 			return
 		}
@@ -86,17 +89,21 @@ func (c *connections) drain(ctx context.Context) {
 }
 
 // unrest returns how long it takes until all connections may be closed if nothing
-// comes any more; 0: they may be. Those that never sent a request are closed on
-// the way: the server itself waits longer for them than anybody wants to.
-func (c *connections) unrest() (wait time.Duration) {
+// comes any more; 0: they may be. Those that never sent a request, or do not send
+// the rest of one, are closed on the way: the server itself waits longer for them
+// than anybody wants to, and nobody is owed an answer to half a question.
+func (c *connections) unrest(begun time.Time) (wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for conn, r := range c.open {
-		left := time.Hour // until the answer, which is a change
-		if !r.from.IsZero() {
-			left = time.Until(r.from)
+		left := time.Until(r.from)
+		if r.active {
+			left = max(left, time.Until(begun.Add(newTime)))
+			if access.Answering(conn) {
+				left = time.Hour // until the answer, which is a change
+			}
 		}
-		if left <= 0 && r.first {
+		if left <= 0 && (r.first || r.active) {
 			_ = conn.Close()
 		}
 		wait = max(wait, left)

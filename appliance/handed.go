@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"sync"
 )
 
@@ -96,9 +97,22 @@ func (s *handedSocket) is(network, address string) bool {
 		ours := at.AddrPort()
 		return err == nil && network == "tcp" && want == netip.AddrPortFrom(ours.Addr().Unmap(), ours.Port())
 	case *net.UnixAddr:
-		return network == "unix" && at.Name == address
+		return network == "unix" && (at.Name == address || samePlace(at.Name, address))
 	}
 	return false
+}
+
+// samePlace reports whether two paths name one file, whatever symbolic links
+// lead to its directory: /var/run is /run.
+func samePlace(a, b string) bool {
+	real := func(path string) string {
+		dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+		if err != nil {
+			return path
+		}
+		return filepath.Join(dir, filepath.Base(path))
+	}
+	return real(a) == real(b)
 }
 
 // duplicate returns l with a descriptor of its own: closing it leaves l open.
@@ -131,5 +145,5 @@ func (l *lentListener) Close() error {
 // warnUnused says that nobody answers at a socket of the service manager.
 func (a *App) warnUnused(address string) {
 	a.log.Warn().Str("address", address).Msgf("nothing in the configuration answers on %s, but the service manager listens there: "+
-		"who connects waits in vain; take it out of the socket unit, as with: systemctl edit ze.socket", address)
+		"who connects waits in vain; take it out of the socket unit, as with: systemctl edit ze.socket, and then: systemctl stop ze.socket ze; systemctl start ze", address)
 }

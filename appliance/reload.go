@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"ze.internal/ze/appliance/builtin"
+	"ze.internal/ze/appliance/command"
 	"ze.internal/ze/appliance/config"
 )
 
@@ -25,6 +26,9 @@ type state struct {
 // the store, or the file read anew. It applies fully or changes nothing; either
 // way the generation of ReloadStatus moves.
 func (a *App) Reload(ctx context.Context) error {
+	if a.stopping.Load() {
+		return errStopping() // and the service manager has been told so
+	}
 	done := a.o.Reloading()
 	defer func() { done(a.summary(context.WithoutCancel(ctx))) }()
 	if a.o.File == "" {
@@ -72,6 +76,9 @@ func (a *App) load(ctx context.Context) (*state, error) {
 // change makes next the running configuration. Everything that can fail comes
 // first: what is open and running stays until all of the new is ready.
 func (a *App) change(ctx context.Context, next *state) error {
+	if a.stopping.Load() {
+		return errStopping()
+	}
 	options, err := a.authOptions(next.cfg)
 	if err != nil {
 		return err
@@ -134,6 +141,10 @@ func (a *App) change(ctx context.Context, next *state) error {
 		a.log.Warn().Msg(w)
 	}
 	return nil
+}
+
+func errStopping() error {
+	return &command.Error{Code: command.Unavailable, Message: "the daemon is stopping; the configuration stays as it is", Actions: []string{"try again when it has started"}}
 }
 
 // changeBGP configures the BGP room and starts or stops the speaker as the

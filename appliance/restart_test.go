@@ -29,6 +29,7 @@ type sockets struct {
 	t       *testing.T
 	mcp     *net.TCPListener
 	control *net.UnixListener
+	named   string // how the daemon is told the path of control
 }
 
 func newSockets(t *testing.T) *sockets {
@@ -42,7 +43,11 @@ func newSockets(t *testing.T) *sockets {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = tcp.Close(); _ = unix.Close() })
-	return &sockets{t, tcp, unix}
+	link := filepath.Join(t.TempDir(), "link") // as /var/run is one to /run
+	if err := os.Symlink(filepath.Dir(unix.Addr().String()), link); err != nil {
+		t.Fatal(err)
+	}
+	return &sockets{t, tcp, unix, filepath.Join(link, "ze.sock")}
 }
 
 // handOver returns the sockets as a daemon gets them.
@@ -74,7 +79,7 @@ func (s *sockets) address() netip.AddrPort {
 func (s *sockets) run(dir string, mcp netip.AddrPort, log zerolog.Logger) *appliance.App {
 	s.t.Helper()
 	app, err := appliance.New(s.t.Context(), appliance.Options{
-		DataDir: dir, Control: s.control.Addr().String(), Listeners: s.handOver(), Logger: log,
+		DataDir: dir, Control: s.named, Listeners: s.handOver(), Logger: log,
 		Overrides: appliance.Overrides{MCPListen: []netip.AddrPort{mcp}, MetricsListen: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}},
 		Speaker:   []string{os.Args[0], speakerArg},
 		Version:   builtin.Version{Version: "test", GoVersion: "test", MCPRevision: client.Revision},
@@ -215,6 +220,71 @@ func TestLastAnswers(t *testing.T) {
 	<-stopped
 }
 
+// TestStopWithHalfARequest: who sends half a request, with a token or without,
+// does not hold up the end of the daemon.
+func TestStopWithHalfARequest(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	admin := createStore(t, dir, "environment { mcp { enabled true; } }")
+	s := newSockets(t)
+	var log syncBuffer
+	app := s.run(dir, s.address(), zerolog.New(&log))
+	for _, authorization := range []string{"", "Authorization: Bearer " + admin + "\r\n"} {
+		conn, err := net.Dial("tcp", s.address().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n%sContent-Length: 100\r\n\r\n{", authorization); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Once this is answered the server has taken up the connections before it.
+	if err := showVersion(http.DefaultClient, "http://"+s.address().String()+"/mcp", admin); err != nil {
+		t.Fatal(err)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	stopApp(t, app)
+	if strings.Contains(log.String(), "cut off") {
+		t.Errorf("the daemon waited as long as it may: %s", log.String())
+	}
+}
+
+// TestReloadWhileStopping: what is applied while the doors close opens none again.
+func TestReloadWhileStopping(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	createStore(t, dir, "environment { mcp { enabled true; } }")
+	s := newSockets(t)
+	var log syncBuffer
+	app := s.run(dir, s.address(), zerolog.New(&log))
+	// It is left some time for its first request, in which the daemon is stopping.
+	conn, err := net.Dial("tcp", s.address().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	done := make(chan struct{})
+	var refused atomic.Int64
+	var reloading sync.WaitGroup
+	reloading.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			if err := app.Reload(context.Background()); err != nil && strings.Contains(err.Error(), "the daemon is stopping") {
+				refused.Add(1)
+			}
+		}
+	})
+	stopApp(t, app)
+	close(done)
+	reloading.Wait()
+	if open := app.Addresses(); len(open) > 0 || refused.Load() == 0 {
+		t.Errorf("open after the end: %v; %d reloads were refused", open, refused.Load())
+	}
+}
+
 // TestHandedSockets: a socket with another address than the daemon's is closed
 // with a warning, one with an equal address is served, whatever happens to the
 // listener meanwhile.
@@ -271,7 +341,7 @@ func TestSocketComesBack(t *testing.T) {
 	var log syncBuffer
 	app, err := appliance.New(t.Context(), appliance.Options{
 		DataDir: dir, File: "ze.conf", Text: text, Reread: func() ([]byte, error) { return text, nil },
-		Control: s.control.Addr().String(), Listeners: s.handOver(), Logger: zerolog.New(&log), Speaker: []string{os.Args[0], speakerArg},
+		Control: s.named, Listeners: s.handOver(), Logger: zerolog.New(&log), Speaker: []string{os.Args[0], speakerArg},
 		Version: builtin.Version{Version: "test", GoVersion: "test", MCPRevision: client.Revision},
 	})
 	if err == nil {

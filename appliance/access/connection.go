@@ -147,6 +147,18 @@ func (c *limitedConn) Close() error {
 // NetConn returns the connection inside, as tls.Conn does.
 func (c *limitedConn) NetConn() net.Conn { return c.Conn }
 
+// Answering reports whether a connection of a server made by Server has sent a
+// whole request that has no answer yet. Of others nobody knows; they count as if.
+func Answering(c net.Conn) bool {
+	limited, ok := inside[*limitedConn](c)
+	if !ok {
+		return true
+	}
+	limited.l.mu.Lock()
+	defer limited.l.mu.Unlock()
+	return limited.answering > 0
+}
+
 // connectionKey is where the context of a request holds its connection.
 type connectionKey struct{}
 
@@ -158,6 +170,11 @@ func withConnection(ctx context.Context, c net.Conn) context.Context {
 // Server came over, whatever wraps it. The context is the request's.
 func Connection[C net.Conn](ctx context.Context) (C, bool) {
 	c, _ := ctx.Value(connectionKey{}).(net.Conn)
+	return inside[C](c)
+}
+
+// inside returns the connection of kind C that c is or wraps.
+func inside[C net.Conn](c net.Conn) (C, bool) {
 	for {
 		if found, ok := c.(C); ok {
 			return found, true

@@ -2,6 +2,7 @@ package bgp
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -25,7 +26,7 @@ type metrics struct {
 	taken time.Time
 	cfg   *Config      // the configuration list is of
 	list  []PeerStatus // every configured peer
-	up    bool         // whether the speaker answered
+	err   error        // why the speaker did not answer; nil: it did
 }
 
 func newMetrics(s *Service) *metrics {
@@ -51,7 +52,8 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 }
 
 // Collect implements prometheus.Collector. While the speaker does not answer its
-// counts have no values, rather than zeros.
+// counts have no values, rather than zeros; and while it runs and is late, nobody
+// knows of its sessions either.
 func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
@@ -59,11 +61,14 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	count := func(d *prometheus.Desc, v uint64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
 	}
-	list, up := m.snapshot()
+	list, err := m.snapshot()
+	up := err == nil
 	states := map[string]int{"idle": 0, "connect": 0, "active": 0, "open-sent": 0, "open-confirm": 0, "established": 0}
 	for _, p := range list {
 		states[p.State]++
-		gauge(m.peerUp, oneIf(p.State == "established"), p.Name)
+		if !errors.Is(err, errSilent) {
+			gauge(m.peerUp, oneIf(p.State == "established"), p.Name)
+		}
 		if !up {
 			continue
 		}
@@ -86,20 +91,20 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	gauge(m.speakerUp, oneIf(up))
 }
 
-// snapshot returns the peers, and whether the speaker answered.
-func (m *metrics) snapshot() ([]PeerStatus, bool) {
+// snapshot returns the peers, and why the speaker did not answer if so.
+func (m *metrics) snapshot() ([]PeerStatus, error) {
 	cfg, err := m.s.config()
 	if err != nil {
-		return nil, false
+		return nil, err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if age := m.s.o.Clock().Sub(m.taken); cfg != m.cfg || age < 0 || age >= scrapeCache {
 		list, err := m.s.ask(context.Background(), cfg, scrapeTimeout)
-		m.cfg, m.list, m.up = cfg, list, err == nil
+		m.cfg, m.list, m.err = cfg, list, err
 		m.taken = m.s.o.Clock()
 	}
-	return m.list, m.up
+	return m.list, m.err
 }
 
 func oneIf(b bool) float64 {

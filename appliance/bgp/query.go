@@ -77,6 +77,10 @@ func (s *Service) Peers(ctx context.Context) ([]PeerStatus, error) {
 	return nil, err
 }
 
+// errSilent is the kind of ErrUnavailable that says nothing of the sessions: the
+// speaker runs, and has not answered in time.
+var errSilent = fmt.Errorf("%w, or does not answer in time", ErrUnavailable)
+
 // ask returns the peers of cfg as the speaker sees them. A speaker that does
 // not answer in time counts as not running; the list is complete all the same.
 func (s *Service) ask(ctx context.Context, cfg *Config, limit time.Duration) ([]PeerStatus, error) {
@@ -91,7 +95,7 @@ func (s *Service) ask(ctx context.Context, cfg *Config, limit time.Duration) ([]
 		down = "restarted by itself: " + err.Error()
 	} else if err != nil {
 		if work.Err() != nil {
-			err = ErrUnavailable
+			err = errSilent
 		}
 		down = "the bgp speaker does not answer"
 		err = fmt.Errorf("ask the bgp speaker for its peers: %w", err)

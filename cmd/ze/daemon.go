@@ -28,8 +28,9 @@ import (
 	"ze.internal/ze/systemd"
 )
 
-// stopTime is how long a daemon that is told to stop may finish what it does.
-const stopTime = 10 * time.Second
+// stopTime is how long a daemon that is told to stop may finish what it does:
+// what the listeners may take, and some for what comes after them.
+const stopTime = 15 * time.Second
 
 func (c *cli) startCommand() *cobra.Command {
 	var create bool

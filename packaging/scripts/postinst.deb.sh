@@ -1,6 +1,13 @@
 #!/bin/sh
 set -e
-[ "$1" = configure ] || exit 0
+case $1 in
+configure) ;;
+abort-remove) # which had stopped both
+	[ ! -d /run/systemd/system ] || deb-systemd-invoke start ze.socket ze.service >/dev/null || :
+	exit 0
+	;;
+*) exit 0 ;;
+esac
 
 if command -v systemd-tmpfiles >/dev/null; then
 	systemd-tmpfiles --create ze.conf || :

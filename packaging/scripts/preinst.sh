@@ -3,6 +3,12 @@
 # or an rpm's number of versions after this.
 set -e
 
+# Nobody's login becomes the daemon's user unseen.
+if uid=$(id -u ze 2>/dev/null) && [ "$uid" -ge 1000 ] && [ "$(getent passwd ze | cut -d: -f6)" != /var/lib/ze ]; then
+	echo "ze: the user ze (uid $uid) is somebody's login, and the daemon would run as it; rename it (usermod -l), then install again" >&2
+	exit 1
+fi
+
 # Files of the package belong to the group. The packaged sysusers.d file is not
 # there yet, so its line comes from here.
 if command -v systemd-sysusers >/dev/null; then

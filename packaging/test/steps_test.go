@@ -186,15 +186,15 @@ func (b *box) withProcesses() {
 }
 
 func (b *box) kill() string {
-	if _, err := os.Stat("/root/bgp.conf"); err != nil {
+	if _, err := os.Stat("/run/bgp.conf"); err != nil {
 		const conf = `environment { mcp { enabled true; } }
 bgp { router-id 192.0.2.7; local { as 64512; } listen { ip 127.0.0.1; port 179; } peer north { remote { ip 127.0.0.2; as 64999; } family ipv4/unicast; } }
 `
-		if err := os.WriteFile("/root/bgp.conf", []byte(conf), 0o600); err != nil {
+		if err := os.WriteFile("/run/bgp.conf", []byte(conf), 0o600); err != nil {
 			failf("%v", err)
 		}
 	}
-	sh("ze config import /root/bgp.conf")
+	sh("ze config import /run/bgp.conf")
 	defer drop(stubborn)()
 	b.withProcesses()
 	w := b.startWriting()
