@@ -118,7 +118,7 @@ func TestEveryExample(t *testing.T) {
 	// What an example takes away must be there first, and a session that is reset
 	// comes last.
 	slices.SortStableFunc(commands, func(a, b *schema.Command) int { return rank(a) - rank(b) })
-	examples, backups := 0, t.TempDir()
+	examples, torn, backups := 0, 0, t.TempDir()
 	var withoutDaemon []*schema.Command
 	for _, c := range commands {
 		if c.Description == "" || c.Effect == "" || len(c.Examples) == 0 || c.Output == nil {
@@ -130,7 +130,8 @@ func TestEveryExample(t *testing.T) {
 			case strings.HasPrefix(line, "withdraw"):
 				d.execute(t, "announce 10.0.0.0/24 tag { key ticket value 4711 }", nil)
 			case strings.Contains(line, "teardown"):
-				d.established(t, "north")
+				d.cameBack(t, "north", torn)
+				torn++
 			case strings.HasPrefix(line, "blob cat"):
 				d.execute(t, "blob put motd hello", nil)
 			case strings.HasPrefix(line, "delete"):

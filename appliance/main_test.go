@@ -234,6 +234,27 @@ func (d *daemon) established(t *testing.T, peer string) {
 	})
 }
 
+// cameBack waits until a session is established that was lost so many times: right
+// after a teardown the one that is going may still be shown.
+func (d *daemon) cameBack(t *testing.T, peer string, flaps int) {
+	t.Helper()
+	eventually(t, "session with "+peer, func() string {
+		var s struct {
+			Peers []struct {
+				Name, State string
+				Flaps       int
+			} `json:"peer"`
+		}
+		d.execute(t, "show bgp peer "+peer, &s)
+		for _, p := range s.Peers {
+			if p.Name == peer && p.State == bgp.StateEstablished && p.Flaps >= flaps {
+				return ""
+			}
+		}
+		return fmt.Sprint(s)
+	})
+}
+
 // lab is a pair of addresses with free ports for a daemon and its neighbour.
 type lab struct {
 	ours, theirs netip.AddrPort
