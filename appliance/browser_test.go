@@ -1,8 +1,10 @@
 package appliance_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -117,6 +119,13 @@ func (d *daemon) proxy(t *testing.T) http.Handler {
 	}
 	return &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(target)
+		// Read whole: the body is closed once the answer begins, and a transport
+		// that is still looking for its end then drops the answer's rest.
+		body, err := io.ReadAll(r.In.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		r.Out.Body = io.NopCloser(bytes.NewReader(body))
 		r.Out.Host = target.Host
 		r.Out.Header.Del("Origin")
 		r.Out.Header.Set("Authorization", "Bearer "+d.admin)

@@ -1,8 +1,10 @@
 package conformance
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -83,6 +85,13 @@ func withToken(t *testing.T, target, token string) string {
 	to.Path = ""
 	proxy := &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(to)
+		// Read whole: the body is closed once the answer begins, and a transport
+		// that is still looking for its end then drops the answer's rest.
+		body, err := io.ReadAll(r.In.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		r.Out.Body = io.NopCloser(bytes.NewReader(body))
 		r.Out.Host = r.In.Host
 		r.Out.Header.Set("Authorization", "Bearer "+token)
 	}}
