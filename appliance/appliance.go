@@ -61,6 +61,9 @@ type Options struct {
 	Logger    zerolog.Logger
 	Clock     func() time.Time // default time.Now
 
+	// Private says of a file that it would be where nobody but this daemon's
+	// service sees it; may be nil.
+	Private func(file string) bool
 	// Progress is told what New does when that may take long; may be nil.
 	Progress func(step string)
 	// Reloading is called when Reload begins, and what it returns, with how the
@@ -71,6 +74,9 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	if o.Clock == nil {
 		o.Clock = time.Now
+	}
+	if o.Private == nil {
+		o.Private = func(string) bool { return false }
 	}
 	if o.Reloading == nil {
 		o.Reloading = func() func(string) { return func(string) {} }
@@ -183,7 +189,7 @@ func New(ctx context.Context, o Options) (_ *App, err error) {
 		return nil, err
 	}
 
-	if err := a.wireCommands(storage{a.store}, nil); err != nil {
+	if err := a.wireCommands(storage{a.store, a.o.DataDir, a.o.Private}, nil); err != nil {
 		return nil, err
 	}
 	a.tasks.SetLimits(first.cfg.Environment.Task.limits())
@@ -217,7 +223,7 @@ func (a *App) wireCommands(keeper builtin.Store, want func(*schema.Command) bool
 	})
 	commands, err := builtin.Commands(set, builtin.Deps{
 		Registry: registry, Every: every, System: system{a}, BGP: a.bgp, Tokens: tokens{a.store, a.events, a.o.DataDir}, Usage: a.usage, Callers: callers{a}, Audit: a.audit, Config: a.config, Clock: a.o.Clock,
-		Store: keeper, Blobs: storage{a.store}, Events: a.events, Tasks: a.tasks,
+		Store: keeper, Blobs: storage{db: a.store}, Events: a.events, Tasks: a.tasks,
 	})
 	if err != nil {
 		return err

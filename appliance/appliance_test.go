@@ -428,6 +428,8 @@ func TestMetricsAndHealth(t *testing.T) {
 			`ze_store_size_bytes `,
 			`ze_store_commit_duration_seconds_count `,
 			`ze_auth_failures_total{reason="missing"} 0`,
+			`ze_connections{listener="control"} `,
+			`ze_connections_limit{listener="mcp"} 1024`,
 			`ze_bgp_peer_up{peer="north"} 1`,
 			`ze_bgp_peer_updates_total{direction="in",peer="north"} `,
 			`ze_config_last_reload_successful 1`,

@@ -148,11 +148,28 @@ func (c callers) configuration(ctx context.Context) *Configuration {
 	if err != nil {
 		return nil
 	}
-	next, err := c.a.revision(ctx, r)
+	cfg, err := LoadConfiguration("configuration", r.Text, c.a.o.Overrides, -1)
 	if err != nil {
 		return nil
 	}
-	return next.cfg
+	return cfg
+}
+
+// ShutOut implements builtin.Callers.
+func (c callers) ShutOut(ctx context.Context) (reason string, err error) {
+	cfg := c.configuration(ctx)
+	if cfg == nil {
+		return "", nil // and whoever makes one is told
+	}
+	tokens, err := c.a.store.Tokens(ctx)
+	if err != nil {
+		return "", err
+	}
+	gate, err := cfg.gate(c.a.o.Overrides, len(tokens))
+	if problems := gate.Check(); len(problems) > 0 {
+		reason = problems[0].String()
+	}
+	return reason, err
 }
 
 // GateWithout implements builtin.Callers.

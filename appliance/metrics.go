@@ -29,7 +29,7 @@ func (a *App) wireMetrics() error {
 	})
 	a.metrics = prometheus.NewRegistry()
 	all := slices.Concat([]prometheus.Collector{
-		build, ready, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		build, ready, newConnectionMetrics(a.openedDoors), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	}, a.reloadings.collectors(), a.store.Collectors(), a.audit.Collectors(), a.auth.Collectors(), a.dispatcher.Collectors(),
 		a.bgp.Collectors(), a.speaker.Collectors(), a.tasks.Collectors(), a.mcp.Collectors())
 	for _, c := range all {
@@ -38,6 +38,40 @@ func (a *App) wireMetrics() error {
 		}
 	}
 	return nil
+}
+
+// connectionMetrics tells how many connections the listeners of a kind have, and
+// how many they take before a new one displaces an old one.
+type connectionMetrics struct {
+	doors       func() []*door
+	open, limit *prometheus.Desc
+}
+
+func newConnectionMetrics(doors func() []*door) *connectionMetrics {
+	return &connectionMetrics{
+		doors,
+		prometheus.NewDesc("ze_connections", "Open connections, by listener.", []string{"listener"}, nil),
+		prometheus.NewDesc("ze_connections_limit", "Open connections from which on a new one ends the one that has been idle longest.", []string{"listener"}, nil),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *connectionMetrics) Describe(ch chan<- *prometheus.Desc) {
+	ch <- c.open
+	ch <- c.limit
+}
+
+// Collect implements prometheus.Collector.
+func (c *connectionMetrics) Collect(ch chan<- prometheus.Metric) {
+	open, listeners := map[string]int{}, map[string]int{}
+	for _, d := range c.doors() {
+		open[d.name] += d.conns.count()
+		listeners[d.name]++
+	}
+	for name, n := range listeners {
+		ch <- prometheus.MustNewConstMetric(c.open, prometheus.GaugeValue, float64(open[name]), name)
+		ch <- prometheus.MustNewConstMetric(c.limit, prometheus.GaugeValue, float64(n*maxConnections), name)
+	}
 }
 
 // reloadMetrics counts how often the configuration changed, or failed to.

@@ -31,7 +31,7 @@ func Offline(ctx context.Context, o Options, call command.Call) (res *command.Re
 	if a.config, err = a.newConfig(nil); err != nil {
 		return nil, err
 	}
-	if err := a.wireCommands(storage{a.store}, func(c *schema.Command) bool { return c.Offline }); err != nil {
+	if err := a.wireCommands(storage{a.store, a.o.DataDir, a.o.Private}, func(c *schema.Command) bool { return c.Offline }); err != nil {
 		return nil, err
 	}
 	a.audit.Start()

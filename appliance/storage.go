@@ -16,7 +16,11 @@ import (
 )
 
 // storage looks after an open database for the commands.
-type storage struct{ db *store.DB }
+type storage struct {
+	db      *store.DB
+	dir     string                 // of the database
+	private func(file string) bool // see Options
+}
 
 // Check implements builtin.Store.
 func (s storage) Check(ctx context.Context) (builtin.StoreReport, error) {
@@ -61,8 +65,19 @@ func (s storage) Dump(ctx context.Context, kind string, offset, count int) ([]bu
 
 // Backup implements builtin.Store.
 func (s storage) Backup(ctx context.Context, file string, force bool) (builtin.StoreReport, error) {
+	elsewhere := "name a file in " + s.dir + ", as " + filepath.Join(s.dir, "backup.db") + "; from there it can be copied"
+	if s.private(file) {
+		return builtin.StoreReport{}, &command.Error{Code: command.Invalid, Field: "file", Actions: []string{elsewhere},
+			Message: fmt.Sprintf("nobody but the daemon's service would see %s: its %s is one of its own, and ends with it", file, filepath.Dir(file))}
+	}
 	r, err := s.db.Backup(ctx, file, force)
-	return reportView(r), storeError(err, "file")
+	err = storeError(err, "file")
+	var refused *command.Error
+	// A service may write in few places, and not even see some.
+	if errors.As(err, &refused) && (errors.Is(err, store.ErrAccess) || errors.Is(err, store.ErrInvalid)) && filepath.Dir(file) != s.dir {
+		refused.Actions = append(refused.Actions, elsewhere)
+	}
+	return reportView(r), err
 }
 
 // Restore implements builtin.Store: not under the daemon's feet.

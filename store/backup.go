@@ -95,10 +95,10 @@ func (db *DB) copyTo(ctx context.Context, path string, version int) (r Report, e
 			return err
 		})
 	})
-	if err == nil {
-		r, err = verifyCopy(path, version)
-	}
 	if err != nil {
+		return r, err
+	}
+	if r, err = verifyCopy(path, version); err != nil {
 		err = errors.Join(err, removeIfThere(path))
 	}
 	return r, err
@@ -133,6 +133,9 @@ func writeFile(path string, fill func(w io.Writer) error) error {
 	f, err := createFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 	if errors.Is(err, fs.ErrExist) {
 		return &Error{Kind: ErrExists, Path: path, Next: "another copy is being written; if not, it is left from one that was cut off: remove it"}
+	}
+	if e := (*Error)(nil); errors.As(err, &e) && e.Kind == ErrFailed {
+		e.Next = "nothing was changed; look at the file system there, or name a file elsewhere"
 	}
 	if err != nil {
 		return err

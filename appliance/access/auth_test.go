@@ -156,8 +156,11 @@ func TestAuthenticate(t *testing.T) {
 				t.Errorf("%q: the error carries what was presented: %v", c.header, err)
 			}
 		}
-		if err := testutil.CollectAndCompare(a.Collectors()[0], strings.NewReader(`
-# HELP ze_auth_failures_total Requests that were not authenticated.
+		if n := testutil.ToFloat64(a.requests); n != 20 {
+			t.Errorf("%v requests counted", n)
+		}
+		if err := testutil.CollectAndCompare(a.failures, strings.NewReader(`
+# HELP ze_auth_failures_total Those that were not, by reason.
 # TYPE ze_auth_failures_total counter
 ze_auth_failures_total{reason="expired"} 1
 ze_auth_failures_total{reason="malformed"} 10

@@ -23,6 +23,9 @@ type Tokens interface {
 	Now() time.Time
 	// RemoveFile removes the file that holds the first admin token, if it is there.
 	RemoveFile() (path string, removed bool, err error)
+	// RemoveStaleFile is RemoveFile unless the token in the file is still the
+	// newest of its name.
+	RemoveStaleFile(ctx context.Context) (path string, removed bool, err error)
 }
 
 // TokenUsage knows uses of tokens that are not kept yet.
@@ -37,6 +40,8 @@ type Callers interface {
 	// GateWithout takes a configuration through the start gate as it will be
 	// when the token called name is gone.
 	GateWithout(ctx context.Context, text []byte, name string) error
+	// ShutOut says why nobody gets in over MCP as things are; "": somebody does.
+	ShutOut(ctx context.Context) (reason string, err error)
 }
 
 type tokenEntry struct {
@@ -53,12 +58,8 @@ type tokenEntry struct {
 
 type tokenSecret struct {
 	tokenEntry `json:",inline"`
-	Secret     string `json:"secret"`
-}
-
-type tokenMade struct {
-	tokenSecret `json:",inline"`
-	Warnings    []string `json:"warnings,omitempty"`
+	Secret     string   `json:"secret"`
+	Warnings   []string `json:"warnings,omitempty"`
 }
 
 func tokenView(t access.Token) tokenEntry {
@@ -97,6 +98,7 @@ func (d Deps) revokeToken(ctx context.Context, r *command.Request) (any, error) 
 	out := struct {
 		Revoked   string `json:"revoked"`
 		Discarded bool   `json:"discarded-candidate"`
+		staleFile `json:",inline"`
 	}{Revoked: in.Name}
 	without := func(ctx context.Context, text []byte) error { return d.Callers.GateWithout(ctx, text, in.Name) }
 	err := d.Config.KeepingRevert(ctx, without, func() (err error) {
@@ -106,7 +108,32 @@ func (d Deps) revokeToken(ctx context.Context, r *command.Request) (any, error) 
 	if err != nil {
 		return nil, configError(noToken(in.Name, err), "name")
 	}
+	out.staleFile = d.staleFile(ctx)
+	if reason, err := d.Callers.ShutOut(ctx); err != nil {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("whether anybody gets in over MCP now could not be found out: %v", err))
+	} else if reason != "" {
+		out.Warnings = append(out.Warnings, "nobody gets in over MCP any more, and the next start will be refused: "+reason)
+	}
 	return out, nil
+}
+
+// staleFile is what became of the file with the first admin token.
+type staleFile struct {
+	File     string   `json:"removed-file,omitempty"`
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// staleFile removes the file with the first admin token if its token is not the
+// newest of its name any more. What came before that is done and stays done.
+func (d Deps) staleFile(ctx context.Context) (out staleFile) {
+	path, removed, err := d.Tokens.RemoveStaleFile(ctx)
+	if removed {
+		out.File = path
+	}
+	if err != nil {
+		out.Warnings = []string{fmt.Sprintf("the file %s may hold a token that no longer works: %v", path, err)}
+	}
+	return out
 }
 
 func (d Deps) createToken(ctx context.Context, r *command.Request) (any, error) {
@@ -147,7 +174,7 @@ func (d Deps) createToken(ctx context.Context, r *command.Request) (any, error) 
 	} else if err != nil {
 		return nil, err
 	}
-	return tokenMade{tokenSecret{tokenView(t), secret}, d.unmatched(r.Principal, map[string][]string{"allow": in.Allow, "deny": in.Deny})}, nil
+	return tokenSecret{tokenView(t), secret, d.unmatched(r.Principal, map[string][]string{"allow": in.Allow, "deny": in.Deny})}, nil
 }
 
 // unmatched warns of the first words in lists, by parameter, with which no
@@ -210,7 +237,11 @@ func (d Deps) rotateToken(ctx context.Context, r *command.Request) (any, error) 
 	if err != nil {
 		return nil, noToken(in.Name, err)
 	}
-	out := tokenSecret{tokenView(t), secret}
+	out := struct {
+		tokenEntry `json:",inline"`
+		Secret     string `json:"secret"`
+		staleFile  `json:",inline"`
+	}{tokenView(t), secret, d.staleFile(ctx)}
 	if out.OldExpires = until.UTC(); !t.Expires.IsZero() && t.Expires.Before(until) {
 		out.OldExpires = t.Expires.UTC()
 	}

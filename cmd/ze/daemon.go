@@ -77,7 +77,7 @@ func (c *cli) serve(ctx context.Context, s service) (err error) {
 	}
 	options := appliance.Options{
 		DataDir: dir, File: s.file, Text: s.text, Overrides: overrides, Control: c.controlSocket(), Listeners: sockets,
-		LogLevel: c.level(), Logger: log,
+		LogLevel: c.level(), Logger: log, Private: systemd.Private,
 		Progress: func(step string) { systemd.Extend(stepTime, step) },
 		Reloading: func() func(string) {
 			systemd.Reloading()

@@ -50,6 +50,9 @@ then it is kept aside, in the same directory, and the new one takes its place.`,
 			if made.aside != "" {
 				fmt.Fprintln(c.err, "ze: the old database is kept as", made.aside)
 			}
+			if made.stale != "" {
+				fmt.Fprintf(c.err, "ze: removed %s: its token was of the old database\n", made.stale)
+			}
 			fmt.Fprintf(c.err, "ze: created %s\nze: the admin token, shown only now:\n", filepath.Join(dir, store.FileName))
 			_, err = fmt.Fprintln(c.out, made.token)
 			return err
@@ -75,6 +78,7 @@ type initOptions struct {
 type initResult struct {
 	token string
 	aside string // where an existing database was put
+	stale string // file with a token of that one, which is removed
 }
 
 // initialize creates the database in o.dir with an admin token and a first
@@ -126,6 +130,11 @@ func initialize(ctx context.Context, o initOptions) (res initResult, err error) 
 	}
 	if err := db.CreateToken(ctx, token); err != nil {
 		return res, err
+	}
+	if path, removed, err := appliance.RemoveStaleTokenFile(ctx, o.dir, db); err != nil {
+		return res, err
+	} else if removed {
+		res.stale = path
 	}
 	// The configuration comes last: its presence says that all is there.
 	_, err = appliance.Import(ctx, db, o.text, localUser(), "first configuration")

@@ -149,3 +149,45 @@ func TestFirstStart(t *testing.T) {
 		t.Errorf("%d %s", code, out)
 	}
 }
+
+// TestTokenFileGoesWithItsToken: a file with a token that no longer works is
+// removed by what made it useless, and whoever revokes the last token is told.
+func TestTokenFileGoesWithItsToken(t *testing.T) {
+	m := newMachine(t)
+	if err := os.RemoveAll(m.dir); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(m.dir, "admin.token")
+	there := func(want bool) {
+		t.Helper()
+		if _, err := os.Stat(file); (err == nil) != want {
+			t.Errorf("the file is there: %v, want %v", err == nil, want)
+		}
+	}
+	says := func(want string, args ...string) {
+		t.Helper()
+		if code, out := m.run(args...); code != 0 || !strings.Contains(out, want) {
+			t.Errorf("%q: %d, want %q in %s", args, code, want, out)
+		}
+	}
+	_, _, _, stop := m.start("--init", "--mcp", "0")
+	says("secret:", "ze", "token", "create", "other", "scope", "read")
+	says("secret:", "ze", "token", "rotate", "other")
+	says("revoked: ", "ze", "token", "revoke", "other")
+	there(true)
+	says(file, "ze", "token", "rotate", "admin", "overlap", "10m")
+	there(false)
+	says("nobody gets in over MCP any more", "ze", "token", "revoke", "admin")
+	stop()
+	says("secret:", "ze", "token", "create", "admin", "scope", "admin")
+	says("token create NAME", "ze", "token", "revoke", "admin") // without the daemon, too
+
+	old := []byte("ze_of-a-database-that-is-put-aside\n")
+	for text, stays := range map[string]bool{string(old): false, "": true} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		says("created ", "ze", "init", "--force")
+		there(stays)
+	}
+}
