@@ -71,7 +71,6 @@ type AuthOptions struct {
 // answer of the store: a revoked token is refused on the next request.
 type Authenticator struct {
 	credentials atomic.Pointer[Credentials]
-	requests    prometheus.Counter
 	failures    *prometheus.CounterVec
 }
 
@@ -114,14 +113,9 @@ func NewAuthenticator(o AuthOptions) (*Authenticator, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Authenticator{
-		requests: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "ze_auth_requests_total", Help: "Requests that had to be authenticated with a token.",
-		}),
-		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "ze_auth_failures_total", Help: "Those that were not, by reason.",
-		}, []string{"reason"}),
-	}
+	a := &Authenticator{failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "ze_auth_failures_total", Help: "Requests that were not authenticated; ze_mcp_requests_total has all of them.",
+	}, []string{"reason"})}
 	for _, e := range []*AuthError{ErrAuthMissing, ErrAuthMalformed, ErrAuthUnknown, ErrAuthExpired, ErrAuthUnavailable} {
 		a.failures.WithLabelValues(e.Reason)
 	}
@@ -135,7 +129,7 @@ func (a *Authenticator) Apply(c *Credentials) { a.credentials.Store(c) }
 // Collectors returns the authenticator's metrics, to be registered once by the
 // caller.
 func (a *Authenticator) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{a.requests, a.failures}
+	return []prometheus.Collector{a.failures}
 }
 
 // Authenticate returns who sends a request with this Authorization header; ""
@@ -145,7 +139,6 @@ func (a *Authenticator) Authenticate(ctx context.Context, authorization string) 
 	if c.open != nil {
 		return c.open, nil
 	}
-	a.requests.Inc()
 	p, err := c.bearer(ctx, authorization)
 	if err != nil {
 		a.failures.WithLabelValues(err.Reason).Inc()
