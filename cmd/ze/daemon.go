@@ -112,7 +112,7 @@ func (c *cli) serve(ctx context.Context, s service) (err error) {
 
 	alive, rest := context.WithCancel(ctx)
 	var beating sync.WaitGroup
-	beating.Go(func() { beat(alive, app, log) })
+	beating.Go(func() { beat(alive, app.Pulse, log) })
 	for running := true; running; {
 		select {
 		case <-hangup:
@@ -166,9 +166,9 @@ const (
 	beatEvery = 15 * time.Second
 )
 
-// beat tells the service manager that the daemon is alive, as long as it is,
-// until ctx ends.
-func beat(ctx context.Context, app *appliance.App, log zerolog.Logger) {
+// beat tells the service manager that the daemon is alive, as long as pulse says
+// so, until ctx ends. While pulse hangs nothing is told.
+func beat(ctx context.Context, pulse func(context.Context) (status string, err error), log zerolog.Logger) {
 	if !systemd.Listening() {
 		return
 	}
@@ -186,7 +186,7 @@ func beat(ctx context.Context, app *appliance.App, log zerolog.Logger) {
 			return
 		case <-tick.C:
 		}
-		status, err := app.Pulse(ctx)
+		status, err := pulse(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return

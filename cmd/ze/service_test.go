@@ -1,14 +1,19 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rs/zerolog"
 
 	"ze.internal/ze/store"
 )
@@ -90,6 +95,60 @@ func TestUnderAServiceManager(t *testing.T) {
 	bad.Env = append(bad.Environ(), "NOTIFY_SOCKET="+path)
 	if out, err := bad.CombinedOutput(); err == nil || !strings.Contains(next("STATUS=--mcp"), "not a port") {
 		t.Errorf("%v %s", err, out)
+	}
+}
+
+// TestBeat: the watchdog is fed by nothing but a pulse; one that fails is told and
+// does not feed it, one that hangs keeps it hungry.
+func TestBeat(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "notify")
+	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	t.Setenv("NOTIFY_SOCKET", path)
+	t.Setenv("WATCHDOG_USEC", "30000")
+	next := func(within time.Duration) string {
+		t.Helper()
+		buf := make([]byte, 4096)
+		if err := c.SetReadDeadline(time.Now().Add(within)); err != nil {
+			t.Fatal(err)
+		}
+		n, err := c.Read(buf)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return ""
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		return string(buf[:n])
+	}
+	type outcome struct {
+		status string
+		err    error
+	}
+	outcomes := make(chan outcome)
+	ctx, cancel := context.WithCancel(t.Context())
+	var beating sync.WaitGroup
+	beating.Go(func() {
+		beat(ctx, func(context.Context) (string, error) { o := <-outcomes; return o.status, o.err }, zerolog.Nop())
+	})
+	defer beating.Wait()
+	defer close(outcomes)
+	defer cancel()
+
+	for range 3 {
+		outcomes <- outcome{status: "ready"}
+		if s := next(deadline); s != "WATCHDOG=1\nSTATUS=ready" {
+			t.Errorf("%q", s)
+		}
+		if s := next(100 * time.Millisecond); s != "" {
+			t.Errorf("while it hangs: %q", s)
+		}
+	}
+	outcomes <- outcome{err: errors.New("no command gets through")}
+	if s := next(deadline); s != "STATUS=no command gets through" {
+		t.Errorf("%q", s)
 	}
 }
 
