@@ -21,6 +21,7 @@ import (
 
 	"ze.internal/ze/appliance"
 	"ze.internal/ze/appliance/access"
+	"ze.internal/ze/appliance/appliancetest"
 	"ze.internal/ze/appliance/bgp"
 	"ze.internal/ze/appliance/builtin"
 	"ze.internal/ze/appliance/command"
@@ -517,7 +518,7 @@ func TestStartIsAllOrNothing(t *testing.T) {
 	taken := startDaemon(t, daemonOptions{config: plainConfig})
 	addr := netip.MustParseAddrPort(strings.TrimPrefix(taken.url(t, "mcp"), "http://"))
 	dir := filepath.Join(t.TempDir(), "data")
-	createStore(t, dir, plainConfig)
+	appliancetest.CreateStore(t, dir, plainConfig)
 	app, err := appliance.New(t.Context(), appliance.Options{
 		DataDir: dir, Speaker: []string{os.Args[0], speakerArg}, Version: builtin.Version{Version: "test"}, Logger: zerolog.Nop(),
 		Overrides: appliance.Overrides{MCPListen: []netip.AddrPort{addr}, MetricsListen: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}},
@@ -538,7 +539,7 @@ func TestStartIsAllOrNothing(t *testing.T) {
 // TestOffline: commands that only need the database run without a daemon.
 func TestOffline(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	createStore(t, dir, plainConfig)
+	appliancetest.CreateStore(t, dir, plainConfig)
 	run := func(line string) (string, error) {
 		res, err := appliance.Offline(t.Context(), appliance.Options{DataDir: dir, Logger: zerolog.Nop()},
 			command.Call{Principal: &access.Principal{Name: "me", Scope: access.Admin}, Surface: "cli", Line: line})
@@ -561,7 +562,7 @@ func TestOffline(t *testing.T) {
 // TestControlSocketSparesFiles: what is no socket is never removed for one.
 func TestControlSocketSparesFiles(t *testing.T) {
 	dir, file := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "notes.txt")
-	createStore(t, dir, plainConfig)
+	appliancetest.CreateStore(t, dir, plainConfig)
 	if err := os.WriteFile(file, []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}

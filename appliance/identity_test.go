@@ -14,6 +14,7 @@ import (
 
 	"ze.internal/ze/appliance"
 	"ze.internal/ze/appliance/access"
+	"ze.internal/ze/appliance/appliancetest"
 	"ze.internal/ze/appliance/command"
 	"ze.internal/ze/mcp/client"
 	"ze.internal/ze/store"
@@ -132,7 +133,7 @@ func TestCandidateFollowsItsToken(t *testing.T) {
 // that does already goes on working.
 func TestTokenNamesAreTheirOwn(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	secret := createStore(t, dir, `environment { mcp { enabled true; auth-mode bearer-list; identity ci { token 0123456789abcdef0123456789abcdef; scope read; } } }`)
+	secret := appliancetest.CreateStore(t, dir, `environment { mcp { enabled true; auth-mode bearer-list; identity ci { token 0123456789abcdef0123456789abcdef; scope read; } } }`)
 	db, err := store.Open(store.Options{Dir: dir})
 	if err != nil {
 		t.Fatal(err)

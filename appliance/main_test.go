@@ -2,7 +2,6 @@ package appliance_test
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,12 +17,11 @@ import (
 	"github.com/rs/zerolog"
 
 	"ze.internal/ze/appliance"
-	"ze.internal/ze/appliance/access"
+	"ze.internal/ze/appliance/appliancetest"
 	"ze.internal/ze/appliance/bgp"
 	"ze.internal/ze/appliance/bgp/speaker"
 	"ze.internal/ze/appliance/builtin"
 	"ze.internal/ze/mcp/client"
-	"ze.internal/ze/store"
 )
 
 // speakerArg makes the test program the BGP speaker process, as ze speaker is.
@@ -65,7 +63,7 @@ func startDaemon(t *testing.T, o daemonOptions) *daemon {
 	d := &daemon{dir: o.dir}
 	if d.dir == "" {
 		d.dir = filepath.Join(t.TempDir(), "data")
-		d.admin = createStore(t, d.dir, o.config)
+		d.admin = appliancetest.CreateStore(t, d.dir, o.config)
 	}
 	opts := appliance.Options{
 		DataDir: d.dir, Control: filepath.Join(t.TempDir(), "ze.sock"),
@@ -95,28 +93,6 @@ func startDaemon(t *testing.T, o daemonOptions) *daemon {
 	d.mcp = client.New(d.url(t, "mcp")+"/mcp", d.admin, "test")
 	t.Cleanup(d.mcp.Close)
 	return d
-}
-
-// createStore makes a store with an admin token and a configuration, as ze init does.
-func createStore(t *testing.T, dir, config string) (token string) {
-	t.Helper()
-	o := store.Options{Dir: dir, Instance: "test"}
-	if err := store.Create(o); err != nil {
-		t.Fatal(err)
-	}
-	db, err := store.Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	secret, tok := access.NewToken(rand.Reader, "admin", access.Admin, time.Now(), time.Time{})
-	if err := db.CreateToken(t.Context(), tok); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := appliance.Import(t.Context(), db, []byte(config), "test", ""); err != nil {
-		t.Fatal(err)
-	}
-	return secret
 }
 
 func (d *daemon) stop(t *testing.T) {

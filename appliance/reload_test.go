@@ -16,6 +16,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"ze.internal/ze/appliance"
+	"ze.internal/ze/appliance/appliancetest"
 	"ze.internal/ze/appliance/bgp"
 	"ze.internal/ze/appliance/builtin"
 	"ze.internal/ze/appliance/config"
@@ -33,7 +34,7 @@ func startFromFile(t *testing.T, text string) *fromFile {
 	f := &fromFile{}
 	f.text.Store(&text)
 	dir := filepath.Join(t.TempDir(), "data")
-	createStore(t, dir, plainConfig)
+	appliancetest.CreateStore(t, dir, plainConfig)
 	app, err := appliance.New(t.Context(), appliance.Options{
 		DataDir: dir, File: "ze.conf", Text: []byte(text), Control: filepath.Join(t.TempDir(), "ze.sock"),
 		Reread:  func() ([]byte, error) { return []byte(*f.text.Load()), nil },

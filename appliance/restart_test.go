@@ -19,6 +19,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"ze.internal/ze/appliance"
+	"ze.internal/ze/appliance/appliancetest"
 	"ze.internal/ze/appliance/builtin"
 	"ze.internal/ze/mcp/client"
 )
@@ -133,7 +134,7 @@ func showVersion(hc *http.Client, url, token string) error {
 // again, every request of new connections and of busy ones is answered.
 func TestRestartLosesNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	admin := createStore(t, dir, "environment { mcp { enabled true; limit { rate 100000; burst 100000; } } }")
+	admin := appliancetest.CreateStore(t, dir, "environment { mcp { enabled true; limit { rate 100000; burst 100000; } } }")
 	s := newSockets(t)
 	app := s.run(dir, s.address(), zerolog.Nop())
 
@@ -224,7 +225,7 @@ func TestLastAnswers(t *testing.T) {
 // does not hold up the end of the daemon.
 func TestStopWithHalfARequest(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	admin := createStore(t, dir, "environment { mcp { enabled true; } }")
+	admin := appliancetest.CreateStore(t, dir, "environment { mcp { enabled true; } }")
 	s := newSockets(t)
 	var log syncBuffer
 	app := s.run(dir, s.address(), zerolog.New(&log))
@@ -252,7 +253,7 @@ func TestStopWithHalfARequest(t *testing.T) {
 // TestReloadWhileStopping: what is applied while the doors close opens none again.
 func TestReloadWhileStopping(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	createStore(t, dir, "environment { mcp { enabled true; } }")
+	appliancetest.CreateStore(t, dir, "environment { mcp { enabled true; } }")
 	s := newSockets(t)
 	var log syncBuffer
 	app := s.run(dir, s.address(), zerolog.New(&log))
@@ -290,7 +291,7 @@ func TestReloadWhileStopping(t *testing.T) {
 // listener meanwhile.
 func TestHandedSockets(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	admin := createStore(t, dir, "environment { mcp { enabled true; } }")
+	admin := appliancetest.CreateStore(t, dir, "environment { mcp { enabled true; } }")
 	s := newSockets(t)
 	var log syncBuffer
 	app := s.run(dir, freePort(t, "127.0.0.1"), zerolog.New(&log))
@@ -336,7 +337,7 @@ func TestSocketComesBack(t *testing.T) {
 		return fmt.Sprintf("environment { mcp { enabled true; server main { ip %s; port %d; } } metrics { server main { ip 127.0.0.1; port %d; } } }",
 			at.Addr(), at.Port(), freePort(t, "127.0.0.1").Port())
 	}
-	admin := createStore(t, dir, config(s.address()))
+	admin := appliancetest.CreateStore(t, dir, config(s.address()))
 	text := []byte(config(s.address()))
 	var log syncBuffer
 	app, err := appliance.New(t.Context(), appliance.Options{

@@ -30,6 +30,7 @@ import (
 
 	"ze.internal/ze/appliance"
 	"ze.internal/ze/appliance/access"
+	"ze.internal/ze/appliance/appliancetest"
 	"ze.internal/ze/appliance/audit"
 	"ze.internal/ze/appliance/builtin"
 	"ze.internal/ze/appliance/command"
@@ -56,7 +57,7 @@ func TestSpeed(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "data")
-			token := createStore(t, dir, "")
+			token := appliancetest.CreateStore(t, dir, "")
 			ours := startServer(t, c.name, dir)
 			request := wireRequest(c.method, c.target, c.params, token)
 			answer := ours.answer(t, request)

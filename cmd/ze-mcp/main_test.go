@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -19,9 +18,8 @@ import (
 	"go.uber.org/goleak"
 
 	"ze.internal/ze/appliance"
-	"ze.internal/ze/appliance/access"
+	"ze.internal/ze/appliance/appliancetest"
 	"ze.internal/ze/appliance/builtin"
-	"ze.internal/ze/store"
 )
 
 // asProgram makes the test program ze-mcp itself, for tests that start one.
@@ -47,24 +45,7 @@ type daemon struct {
 func newDaemon(t *testing.T) *daemon {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
-	o := store.Options{Dir: dir, Instance: "test"}
-	if err := store.Create(o); err != nil {
-		t.Fatal(err)
-	}
-	db, err := store.Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, tok := access.NewToken(rand.Reader, "admin", access.Admin, time.Now(), time.Time{})
-	if err := db.CreateToken(t.Context(), tok); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := appliance.Import(t.Context(), db, []byte("environment { mcp { enabled true; } }"), "test", ""); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	secret := appliancetest.CreateStore(t, dir, "environment { mcp { enabled true; } }")
 	return &daemon{dir: dir, socket: filepath.Join(t.TempDir(), "ze.sock"), token: secret}
 }
 

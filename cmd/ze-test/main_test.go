@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"ze.internal/ze/cmd/scripttest"
 )
 
 // deadline bounds what the tests wait for.
@@ -68,8 +70,8 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"daemon":   daemon,
-			"exits":    exits,
-			"expect":   expectText,
+			"exits":    scripttest.Exits,
+			"expect":   scripttest.Expect,
 			"fixtures": fixtures,
 		},
 	})
@@ -140,28 +142,4 @@ func started(ts *testscript.TestScript, find *regexp.Regexp, program string, arg
 	}
 	ts.Fatalf("%s %q did not start:\n%s", program, args, said.String())
 	return ""
-}
-
-// exits runs a command that must end with an exit code: exits CODE COMMAND…
-func exits(ts *testscript.TestScript, _ bool, args []string) {
-	err := ts.Exec(args[1], args[2:]...)
-	code := "0"
-	if exit, ok := err.(*exec.ExitError); ok {
-		code = strings.TrimPrefix(exit.String(), "exit status ")
-	} else if err != nil {
-		ts.Fatalf("%q: %v", args[1:], err)
-	}
-	if code != args[0] {
-		ts.Fatalf("%q ended with %s, want %s", args[1:], code, args[0])
-	}
-}
-
-// expectText looks for texts in the last output: expect stderr TEXT…
-func expectText(ts *testscript.TestScript, neg bool, args []string) {
-	got := ts.ReadFile(args[0])
-	for _, want := range args[1:] {
-		if want = os.Expand(want, ts.Getenv); strings.Contains(got, want) == neg {
-			ts.Fatalf("%s contains %q: %v\n%s", args[0], want, !neg, got)
-		}
-	}
 }

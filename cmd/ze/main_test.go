@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"ze.internal/ze/cmd/scripttest"
 )
 
 func TestMain(m *testing.M) {
@@ -41,8 +43,8 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"await":  await,
-			"exits":  exits,
-			"expect": expect,
+			"exits":  scripttest.Exits,
+			"expect": scripttest.Expect,
 		},
 	})
 }
@@ -59,30 +61,6 @@ func await(ts *testscript.TestScript, _ bool, args []string) {
 			ts.Fatalf("await %q: %v", args, err)
 		}
 		time.Sleep(50 * time.Millisecond)
-	}
-}
-
-// exits runs a command that must end with an exit code: exits CODE COMMAND…
-func exits(ts *testscript.TestScript, _ bool, args []string) {
-	err := ts.Exec(args[1], args[2:]...)
-	code := "0"
-	if exit, ok := err.(*exec.ExitError); ok {
-		code = strings.TrimPrefix(exit.String(), "exit status ")
-	} else if err != nil {
-		ts.Fatalf("%q: %v", args[1:], err)
-	}
-	if code != args[0] {
-		ts.Fatalf("%q ended with %s, want %s", args[1:], code, args[0])
-	}
-}
-
-// expect compares the last output with text, quoting aside: expect stderr TEXT…
-func expect(ts *testscript.TestScript, neg bool, args []string) {
-	got := ts.ReadFile(args[0])
-	for _, want := range args[1:] {
-		if strings.Contains(got, want) == neg {
-			ts.Fatalf("%s contains %q: %v\n%s", args[0], want, !neg, got)
-		}
 	}
 }
 

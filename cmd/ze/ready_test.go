@@ -17,32 +17,15 @@ import (
 	bolt "go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
 
+	"ze.internal/ze/appliance/appliancetest"
 	"ze.internal/ze/store"
 )
 
-// output collects what a program prints while it runs.
-type output struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
-}
-
 // start runs the daemon until the test ends or stop is called, and returns where
 // its metrics are.
-func (m *machine) start(flags ...string) (daemon *exec.Cmd, log *output, url string, stop func()) {
+func (m *machine) start(flags ...string) (daemon *exec.Cmd, log *appliancetest.Output, url string, stop func()) {
 	m.t.Helper()
-	daemon, log = m.command(context.Background(), append([]string{"ze", "start"}, flags...)...), &output{}
+	daemon, log = m.command(context.Background(), append([]string{"ze", "start"}, flags...)...), &appliancetest.Output{}
 	daemon.Stderr = log
 	if err := daemon.Start(); err != nil {
 		m.t.Fatal(err)

@@ -3,7 +3,6 @@ package conformance
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -20,10 +19,9 @@ import (
 	"github.com/rs/zerolog"
 
 	"ze.internal/ze/appliance"
-	"ze.internal/ze/appliance/access"
+	"ze.internal/ze/appliance/appliancetest"
 	"ze.internal/ze/appliance/builtin"
 	"ze.internal/ze/mcp"
-	"ze.internal/ze/store"
 )
 
 // startDaemon runs a daemon without BGP and returns the URL of its MCP server
@@ -31,21 +29,7 @@ import (
 func startDaemon(t *testing.T) (mcpURL, token string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
-	o := store.Options{Dir: dir, Instance: "test"}
-	if err := store.Create(o); err != nil {
-		t.Fatal(err)
-	}
-	db, err := store.Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	token, kept := access.NewToken(rand.Reader, "admin", access.Admin, time.Now(), time.Time{})
-	if err := db.CreateToken(t.Context(), kept); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	token = appliancetest.CreateStore(t, dir, "")
 	loopback := []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}
 	app, err := appliance.New(t.Context(), appliance.Options{
 		DataDir: dir, File: "test.conf", Text: []byte("environment { metrics { enabled false; } mcp { enabled true; limit { rate 100000; burst 100000; } } }"),
