@@ -33,7 +33,7 @@ cp packaging/doc/*.md "$build/doc/"
 {
 	printf '======== Go\n\n'
 	cat "$(go env GOROOT)/LICENSE"
-	go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}} {{.Dir}}{{end}}{{end}}' ./cmd/... | LC_ALL=C sort -u |
+	go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}} {{.Dir}}{{end}}{{end}}' ./cmd/ze ./cmd/ze-mcp ./cmd/ze-test | LC_ALL=C sort -u |
 		while read -r module version dir; do
 			for file in "$dir"/LICENSE* "$dir"/COPYING* "$dir"/NOTICE* "$dir"/PATENTS*; do
 				[ -f "$file" ] || continue

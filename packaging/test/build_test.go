@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -79,8 +80,11 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// TestParts: the list of parts has what is in the programs, and what the licenses
-// of the parts want to be passed on is there.
+// spdx is an expression of license identifiers, as they are in use here.
+var spdx = regexp.MustCompile(`^[A-Z][0-9A-Za-z.-]+( AND [A-Z][0-9A-Za-z.-]+)*$`)
+
+// TestParts: the list of parts has what is in the programs with their licenses,
+// and what those want to be passed on is there.
 func TestParts(t *testing.T) {
 	need(t, "dpkg", "dpkg-deb")
 	dir := t.TempDir()
@@ -107,7 +111,10 @@ func TestParts(t *testing.T) {
 	var sbom struct {
 		BOMFormat  string
 		Metadata   struct{ Component struct{ Version string } }
-		Components []struct{ Name, Version string }
+		Components []struct {
+			Name, Version string
+			Licenses      []struct{ Expression string }
+		}
 	}
 	if err := json.Unmarshal(text, &sbom); err != nil {
 		t.Fatal(err)
@@ -118,6 +125,9 @@ func TestParts(t *testing.T) {
 	var got []string
 	for _, c := range sbom.Components {
 		got = append(got, c.Name+"@"+c.Version)
+		if len(c.Licenses) != 1 || !spdx.MatchString(c.Licenses[0].Expression) {
+			t.Errorf("%s: its license is %v", c.Name, c.Licenses)
+		}
 	}
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
