@@ -276,7 +276,7 @@ func (a *App) Start(ctx context.Context) (err error) {
 		return err
 	}
 	a.onStop("listeners", a.closeDoors)
-	if err := a.openDoors(ctx, doors); err != nil {
+	if err := a.openDoors(ctx, doors, nil); err != nil {
 		return err
 	}
 	for _, d := range doors {

@@ -204,6 +204,9 @@ func LoadConfiguration(file string, text []byte, o Overrides, storeTokens int) (
 			problem("", "bgp/"+e.Field, e.Problem, e.Allowed)
 		}
 	}
+	for _, l := range c.overlaps(o) {
+		problem(l.from, l.path, fmt.Sprintf("%s is where %s listens, too", l.at, l.other), "an address or port of its own for each listener")
+	}
 	if len(problems) > 0 {
 		return nil, problems
 	}

@@ -38,8 +38,9 @@ type door struct {
 	name   string         // mcp, metrics or control
 	want   netip.AddrPort // where it was asked to listen; zero for the control socket
 	tls    string         // files of its TLS key pair; "" without TLS
-	l      net.Listener
-	handed bool // l belongs to the service manager
+	socket net.Listener   // as the system knows it
+	l      net.Listener   // what the server sees of it
+	handed bool           // socket belongs to the service manager
 	server *http.Server
 	conns  *connections
 
@@ -92,21 +93,42 @@ func (d *door) same(o *door) bool {
 	return d.name == o.name && d.want == o.want && d.tls == o.tls
 }
 
-// openDoors listens for every door, or for none.
-func (a *App) openDoors(ctx context.Context, doors []*door) error {
+// openDoors listens for every door, or for none. One at the address of a door
+// that leaves takes its socket over, so that nobody finds the address closed.
+func (a *App) openDoors(ctx context.Context, doors, leaving []*door) error {
+	leaving = slices.Clone(leaving)
 	for i, d := range doors {
-		l, handed, err := a.handed.listen(ctx, "tcp", d.want.String())
-		if err != nil {
-			err = fmt.Errorf("listen for %s: %w; if another process has the port, choose one with environment/%[1]s/server in the configuration or ZE_%[3]s_LISTEN",
-				d.name, err, strings.ToUpper(d.name))
-			return errors.Join(err, closeListeners(doors[:i]))
+		var err error
+		if at := slices.IndexFunc(leaving, func(o *door) bool { return o.want == d.want }); at >= 0 {
+			d.socket, err = a.handed.again(leaving[at].socket)
+			d.handed = leaving[at].handed
+			leaving = slices.Delete(leaving, at, at+1)
+		} else {
+			d.socket, d.handed, err = a.handed.listen(ctx, "tcp", d.want.String())
 		}
-		d.l, d.handed = access.LimitListener(l, maxConnections), handed
+		if err != nil {
+			return errors.Join(a.whyClosed(d, err), closeListeners(doors[:i]))
+		}
+		d.l = access.LimitListener(d.socket, maxConnections)
 		if d.tls != "" {
 			d.l = tls.NewListener(d.l, d.server.TLSConfig)
 		}
 	}
 	return nil
+}
+
+// whyClosed says why a door cannot open.
+func (a *App) whyClosed(d *door, err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		for _, o := range a.openedDoors() {
+			if o.want.Port() == d.want.Port() {
+				return fmt.Errorf("listen for %s: %w: the daemon itself listens on %s for %s, and cannot be at both; choose another port, or make the change while it is stopped",
+					d.name, err, o.want, o.name)
+			}
+		}
+	}
+	return fmt.Errorf("listen for %s: %w; if another process has the port, choose one with environment/%[1]s/server in the configuration or ZE_%[3]s_LISTEN",
+		d.name, err, strings.ToUpper(d.name))
 }
 
 func closeListeners(doors []*door) error {
@@ -243,7 +265,7 @@ func (a *App) openControl(ctx context.Context) error {
 	}}
 	server := access.Server(lastAnswers(guard.Wrap(mux)), log.New(a.log, "", 0))
 	d := newDoor("control", server)
-	d.l, d.handed = access.LimitListener(l, maxConnections), handed
+	d.socket, d.l, d.handed = l, access.LimitListener(l, maxConnections), handed
 	a.serve(d)
 	return nil
 }

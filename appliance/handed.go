@@ -22,7 +22,7 @@ type handed struct {
 
 type handedSocket struct {
 	l    net.Listener
-	used bool // by a door
+	used int // by how many doors: one, and a second while that leaves
 }
 
 func newHanded(listeners []net.Listener) *handed {
@@ -42,7 +42,7 @@ func (h *handed) has(network, address string) bool {
 
 func (h *handed) free(network, address string) *handedSocket {
 	for _, s := range h.sockets {
-		if !s.used && s.is(network, address) {
+		if s.used == 0 && s.is(network, address) {
 			return s
 		}
 	}
@@ -59,17 +59,36 @@ func (h *handed) listen(ctx context.Context, network, address string) (l net.Lis
 		l, err = (&net.ListenConfig{}).Listen(ctx, network, address)
 		return l, false, err
 	}
-	if l, err = duplicate(s.l); err != nil {
+	if l, err = h.lend(s); err != nil {
 		return nil, false, fmt.Errorf("use the socket of the service manager: %w", err)
 	}
-	s.used = true
-	return &lentListener{Listener: l, back: sync.OnceFunc(func() { h.giveBack(s) })}, true, nil
+	return l, true, nil
+}
+
+// again returns another listener on a socket that listen has returned.
+func (h *handed) again(l net.Listener) (net.Listener, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if lent, ok := l.(*lentListener); ok {
+		return h.lend(lent.socket)
+	}
+	return duplicate(l)
+}
+
+// lend returns a listener on s that gives it back when it is closed.
+func (h *handed) lend(s *handedSocket) (net.Listener, error) {
+	l, err := duplicate(s.l)
+	if err != nil {
+		return nil, err
+	}
+	s.used++
+	return &lentListener{Listener: l, socket: s, back: sync.OnceFunc(func() { h.giveBack(s) })}, nil
 }
 
 func (h *handed) giveBack(s *handedSocket) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s.used = false
+	s.used--
 }
 
 // closeUnused closes the sockets that no door uses, and returns their addresses.
@@ -78,7 +97,7 @@ func (h *handed) closeUnused() (closed []string, err error) {
 	defer h.mu.Unlock()
 	var used []*handedSocket
 	for _, s := range h.sockets {
-		if s.used {
+		if s.used > 0 {
 			used = append(used, s)
 			continue
 		}
@@ -132,7 +151,8 @@ func duplicate(l net.Listener) (_ net.Listener, err error) {
 // lentListener is a door's use of a handed socket.
 type lentListener struct {
 	net.Listener
-	back func()
+	socket *handedSocket
+	back   func()
 }
 
 // Close implements net.Listener.

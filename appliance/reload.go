@@ -107,7 +107,7 @@ func (a *App) change(ctx context.Context, next *state) error {
 			gone = append(gone, o)
 		}
 	}
-	if err := a.openDoors(ctx, fresh); err != nil {
+	if err := a.openDoors(ctx, fresh, gone); err != nil {
 		return err
 	}
 	old := a.running.Load()
@@ -132,8 +132,8 @@ func (a *App) change(ctx context.Context, next *state) error {
 			if err := a.closeDoor(ctx, d); err != nil {
 				a.log.Warn().Err(err).Msg("a listener that the configuration no longer has was cut off")
 			}
-			if d.handed {
-				a.warnUnused(d.l.Addr().String())
+			if address := d.l.Addr(); d.handed && a.handed.has(address.Network(), address.String()) {
+				a.warnUnused(address.String())
 			}
 		})
 	}

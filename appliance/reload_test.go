@@ -29,17 +29,21 @@ type fromFile struct {
 	text atomic.Pointer[string]
 }
 
-func startFromFile(t *testing.T, text string) *fromFile {
+func startFromFile(t *testing.T, text string, more ...func(*appliance.Options)) *fromFile {
 	t.Helper()
 	f := &fromFile{}
 	f.text.Store(&text)
 	dir := filepath.Join(t.TempDir(), "data")
 	appliancetest.CreateStore(t, dir, plainConfig)
-	app, err := appliance.New(t.Context(), appliance.Options{
+	o := appliance.Options{
 		DataDir: dir, File: "ze.conf", Text: []byte(text), Control: filepath.Join(t.TempDir(), "ze.sock"),
 		Reread:  func() ([]byte, error) { return []byte(*f.text.Load()), nil },
 		Speaker: []string{os.Args[0], speakerArg}, Version: builtin.Version{Version: "test"}, Logger: zerolog.Nop(),
-	})
+	}
+	for _, change := range more {
+		change(&o)
+	}
+	app, err := appliance.New(t.Context(), o)
 	if err == nil {
 		err = app.Start(t.Context())
 	}

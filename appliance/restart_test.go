@@ -227,7 +227,7 @@ func TestStopWithHalfARequest(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	admin := appliancetest.CreateStore(t, dir, "environment { mcp { enabled true; } }")
 	s := newSockets(t)
-	var log syncBuffer
+	var log appliancetest.Output
 	app := s.run(dir, s.address(), zerolog.New(&log))
 	for _, authorization := range []string{"", "Authorization: Bearer " + admin + "\r\n"} {
 		conn, err := net.Dial("tcp", s.address().String())
@@ -255,7 +255,7 @@ func TestReloadWhileStopping(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	appliancetest.CreateStore(t, dir, "environment { mcp { enabled true; } }")
 	s := newSockets(t)
-	var log syncBuffer
+	var log appliancetest.Output
 	app := s.run(dir, s.address(), zerolog.New(&log))
 	// It is left some time for its first request, in which the daemon is stopping.
 	conn, err := net.Dial("tcp", s.address().String())
@@ -293,7 +293,7 @@ func TestHandedSockets(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	admin := appliancetest.CreateStore(t, dir, "environment { mcp { enabled true; } }")
 	s := newSockets(t)
-	var log syncBuffer
+	var log appliancetest.Output
 	app := s.run(dir, freePort(t, "127.0.0.1"), zerolog.New(&log))
 	if want := s.address().String(); !strings.Contains(log.String(), "nothing in the configuration answers on "+want) {
 		t.Errorf("no warning about %s: %s", want, log.String())
@@ -339,7 +339,7 @@ func TestSocketComesBack(t *testing.T) {
 	}
 	admin := appliancetest.CreateStore(t, dir, config(s.address()))
 	text := []byte(config(s.address()))
-	var log syncBuffer
+	var log appliancetest.Output
 	app, err := appliance.New(t.Context(), appliance.Options{
 		DataDir: dir, File: "ze.conf", Text: text, Reread: func() ([]byte, error) { return text, nil },
 		Control: s.named, Listeners: s.handOver(), Logger: zerolog.New(&log), Speaker: []string{os.Args[0], speakerArg},
@@ -370,22 +370,4 @@ func TestSocketComesBack(t *testing.T) {
 	if err := showVersion(c, "http://"+s.address().String()+"/mcp", admin); err != nil {
 		t.Error(err)
 	}
-}
-
-// syncBuffer collects the log of a daemon while it runs.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }

@@ -1,6 +1,7 @@
 package appliance_test
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -13,11 +14,18 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/rs/zerolog"
+
+	"ze.internal/ze/appliance"
+	"ze.internal/ze/appliance/appliancetest"
 )
 
 // writePair makes a key pair for 127.0.0.1 and the name ze.example, signed by
@@ -110,4 +118,88 @@ func TestTLS(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+// TestTLSWhereItRuns: TLS comes to an address that is served and goes again,
+// without a moment in which nobody listens there, also on a socket of the service
+// manager.
+func TestTLSWhereItRuns(t *testing.T) {
+	dir := t.TempDir()
+	pool := writePair(t, dir, 1)
+	s := newSockets(t)
+	own := freePort(t, "127.0.0.1")
+	text := func(at netip.AddrPort, more string) string {
+		return fmt.Sprintf("environment { mcp { enabled true; token the-only-token-of-all; %s server main { ip %s; port %d; } } metrics { enabled false; } }", more, at.Addr(), at.Port())
+	}
+	pair := fmt.Sprintf("tls { cert %[1]s/cert.pem; key %[1]s/key.pem; } ", dir)
+	var log appliancetest.Output
+	for name, at := range map[string]netip.AddrPort{"its own socket": own, "a handed socket": s.address()} {
+		t.Run(name, func(t *testing.T) {
+			f := startFromFile(t, text(at, ""), func(o *appliance.Options) {
+				o.Logger = zerolog.New(&log)
+				if at == s.address() {
+					o.Listeners = s.handOver()
+				}
+			})
+			status := func(scheme string) int {
+				t.Helper()
+				c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool}}, Timeout: deadline}
+				resp, err := c.Get(scheme + "://" + at.String() + "/mcp")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer resp.Body.Close()
+				return resp.StatusCode
+			}
+			// Somebody who connects all the time is never refused.
+			ctx, cancel := context.WithCancel(t.Context())
+			var knocking sync.WaitGroup
+			knocking.Go(func() {
+				for ctx.Err() == nil {
+					c, err := net.Dial("tcp", at.String())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					_ = c.Close()
+				}
+			})
+			defer knocking.Wait()
+			defer cancel()
+			for range 5 {
+				if got := status("http"); got != http.StatusUnauthorized {
+					t.Errorf("plain: %d", got)
+				}
+				if err := f.reload(t, text(at, pair)); err != nil {
+					t.Fatal(err)
+				}
+				eventually(t, "the door without TLS to close", func() string {
+					if got := status("http"); got != http.StatusBadRequest {
+						return fmt.Sprint("plain: ", got)
+					}
+					return ""
+				})
+				if got := status("https"); got != http.StatusUnauthorized {
+					t.Errorf("with TLS: %d", got)
+				}
+				if err := f.reload(t, text(at, "")); err != nil {
+					t.Fatal(err)
+				}
+				eventually(t, "the door with TLS to close", func() string {
+					if len(f.Addresses()) > 2 {
+						return fmt.Sprint(f.Addresses())
+					}
+					return ""
+				})
+			}
+			everywhere := netip.AddrPortFrom(netip.IPv4Unspecified(), at.Port())
+			err := f.reload(t, text(everywhere, "bind-remote true; "+pair))
+			if err == nil || !strings.Contains(err.Error(), "the daemon itself listens on "+at.String()+" for mcp") {
+				t.Errorf("an address that overlaps: %v", err)
+			}
+		})
+	}
+	if strings.Contains(log.String(), "answers on "+s.address().String()) {
+		t.Errorf("it says that the socket is not served: %s", log.String())
+	}
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // basePackages are what a machine has besides Debian's essential packages.
-var basePackages = []string{"systemd", "systemd-sysv", "dbus", "init-system-helpers", "procps", "rpm"}
+var basePackages = []string{"systemd", "systemd-sysv", "dbus", "init-system-helpers", "nodejs", "procps", "rpm"}
 
 // rootfs returns the file system of a Debian release. It is made once and kept in
 // the user's cache directory; no test changes it.

@@ -7,8 +7,9 @@ import (
 
 // format is how packages of a kind are handled.
 type format interface {
-	install(version string) // or upgrade, or downgrade
+	installing(version string) string // the command that installs, or upgrades, or downgrades
 	remove()
+	removeHalfWay() // a removal that fails when its first part is done, if there can be one
 	purge()
 	settingsKept()  // fails unless remove kept the edited settings
 	verify() string // what is not as packaged, but for the settings
@@ -20,10 +21,20 @@ var formats = map[string]format{"deb": deb{}, "rpm": rpm{}}
 
 type deb struct{}
 
-func (deb) install(version string) {
-	sh("apt-get install -y -q --allow-downgrades --reinstall /share/" + fileName("deb", version) + " </dev/null")
+func (deb) installing(version string) string {
+	return "apt-get install -y -q --allow-downgrades --reinstall /share/" + fileName("deb", version) + " </dev/null"
 }
-func (deb) remove()       { sh("apt-get remove -y -q ze") }
+func (deb) remove() { sh("apt-get remove -y -q ze") }
+func (deb) removeHalfWay() {
+	const script = "/var/lib/dpkg/info/ze.prerm"
+	sh("cp -p " + script + " /run/ze.prerm && echo 'echo its work is done; exit 1' >>" + script)
+	out, code := try("apt-get remove -y -q ze")
+	sh("mv /run/ze.prerm " + script)
+	if code == 0 {
+		failf("it is removed: %s", out)
+	}
+	holds("the removal", out, "its work is done")
+}
 func (deb) purge()        { sh("apt-get purge -y -q ze") }
 func (deb) settingsKept() { same("settings", sh("tail -1 "+envFile), "# edited") }
 func (deb) size() string  { return sh("dpkg-query -W -f '${Installed-Size}' ze") + " KiB" }
@@ -37,7 +48,7 @@ func (deb) verify() string {
 
 type rpm struct{}
 
-func (rpm) install(version string) {
+func (rpm) installing(version string) string {
 	file := "/share/" + fileName("rpm", version)
 	// The database of rpm knows nothing of Debian's packages: what the package
 	// needs is held against what every such system has.
@@ -46,9 +57,10 @@ func (rpm) install(version string) {
 			failf("the package needs %s", need)
 		}
 	}
-	sh("rpm -U --nodeps --oldpackage --replacepkgs " + file)
+	return "rpm -U --nodeps --oldpackage --replacepkgs " + file
 }
-func (rpm) remove() { sh("rpm -e ze") }
+func (rpm) remove()        { sh("rpm -e ze") }
+func (rpm) removeHalfWay() {} // its script never fails, and nothing asks it afterwards
 func (rpm) purge() {
 	rpm{}.remove()
 	// An rpm has no purge: what the administrator made is the administrator's.

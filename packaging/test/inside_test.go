@@ -155,7 +155,18 @@ func running(n int) func() string {
 // processes returns the processes of the service's user.
 func processes() []string { return strings.Fields(quiet("pgrep -u ze")) }
 
-const mcpURL = "http://127.0.0.1:8080/mcp"
+// journal returns what says what the units have written to the journal since.
+func journal() (since func() string) {
+	cursor := strings.TrimPrefix(sh("journalctl -q -n 1 --show-cursor | tail -1"), "-- cursor: ")
+	return func() string {
+		return sh("journalctl --sync; journalctl -q -u ze -u ze.socket -o cat --no-pager --after-cursor '" + cursor + "'")
+	}
+}
+
+const (
+	mcpAddress = "127.0.0.1:8080"
+	mcpURL     = "http://" + mcpAddress + "/mcp"
+)
 
 // call calls a tool over a connection of its own.
 func (b *box) call(tool string, arguments any) (json.RawMessage, error) {
@@ -166,16 +177,35 @@ func (b *box) call(tool string, arguments any) (json.RawMessage, error) {
 	return c.Call(ctx, tool, arguments)
 }
 
-func (b *box) version() string {
-	answer, err := b.call("ze_show", map[string]any{"action": "version"})
+// version is what a client is told where MCP usually answers.
+func (b *box) version() string { return b.versionAt(client.Options{URL: mcpURL}) }
+
+// versionAt is what a client is told that has our token unless it has its own.
+func (b *box) versionAt(o client.Options) string {
+	if o.Name = "life"; o.Token == "" {
+		o.Token = b.token
+	}
+	c := client.Open(o)
+	defer c.Close()
+	v, err := version(c)
 	if err != nil {
 		failf("a call over MCP: %v", err)
 	}
+	return v
+}
+
+func version(c *client.Client) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	answer, err := c.Call(ctx, "ze_show", map[string]any{"action": "version"})
+	if err != nil {
+		return "", err
+	}
 	var v struct{ Version string }
 	if err := json.Unmarshal(answer, &v); err != nil {
-		failf("a call over MCP: %v in %s", err, answer)
+		return "", fmt.Errorf("%w in %s", err, answer)
 	}
-	return v.Version
+	return v.Version, nil
 }
 
 func (b *box) execute(line string) (json.RawMessage, error) {

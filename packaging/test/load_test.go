@@ -1,8 +1,9 @@
 package test
 
 import (
-	"context"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -28,13 +29,13 @@ func (b *box) startLoad() *load {
 	l := &load{stop: make(chan struct{})}
 	reused := func(transport http.RoundTripper, url string) func() error {
 		c := client.Open(client.Options{URL: url, Token: b.token, Name: "life", Transport: transport})
-		return func() error { return version(c) }
+		return func() error { return answered(c) }
 	}
 	for range 2 {
 		l.client("a new connection", 0, func() error {
 			c := client.New(mcpURL, b.token, "life")
 			defer c.Close()
-			return version(c)
+			return answered(c)
 		})
 		l.client("a busy connection", 0, reused(&http.Transport{}, mcpURL))
 	}
@@ -51,11 +52,32 @@ func (b *box) startLoad() *load {
 	return l
 }
 
-func version(c *client.Client) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	_, err := c.Call(ctx, "ze_show", map[string]any{"action": "version"})
+func answered(c *client.Client) error {
+	_, err := version(c)
 	return err
+}
+
+// strangers connects as clients do that nobody owes an answer: one sends nothing,
+// one half a request and no token. The daemon has taken them up at the return.
+func (b *box) strangers() (leave func()) {
+	var open []net.Conn
+	for _, sends := range []string{"", "POST /mcp HTTP/1.1\r\nHost: " + mcpAddress + "\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n" +
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","par`} {
+		c, err := net.Dial("tcp", mcpAddress)
+		if err == nil {
+			_, err = io.WriteString(c, sends)
+		}
+		if err != nil {
+			failf("%v", err)
+		}
+		open = append(open, c)
+	}
+	b.version() // is taken up after them
+	return func() {
+		for _, c := range open {
+			_ = c.Close() // the daemon may have done it
+		}
+	}
 }
 
 // client calls until the end, with a pause after each call.
