@@ -213,16 +213,21 @@ func (a *App) Addresses() []builtin.Listener {
 }
 
 func (a *App) mcpHandler(pair *access.TLS) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("/mcp", a.mcp)
-	mux.HandleFunc("/", notFound("MCP is served at /mcp"))
+	elsewhere := notFound("MCP is served at /mcp")
+	door := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/mcp" {
+			elsewhere(w, r)
+			return
+		}
+		a.mcp.ServeHTTP(w, r)
+	})
 	guard := &access.Guard{Refused: func(r *http.Request) {
 		a.dispatcher.Refused(command.Call{Surface: "mcp", Remote: r.RemoteAddr}, "forbidden")
 	}}
 	if pair != nil {
 		guard.Names = pair.Names
 	}
-	return lastAnswers(guard.Wrap(mux))
+	return lastAnswers(guard.Wrap(door))
 }
 
 func (a *App) metricsHandler() http.Handler {

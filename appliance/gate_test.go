@@ -12,8 +12,8 @@ func TestAllocations(t *testing.T) {
 		run  func(*testing.B)
 		most int64
 	}{
-		{"tools/call", BenchmarkToolsCall, 72},
-		{"tools/list", BenchmarkToolsList, 32},
+		{"tools/call", BenchmarkToolsCall, 38},
+		{"tools/list", BenchmarkToolsList, 18},
 	} {
 		r := testing.Benchmark(c.run)
 		t.Logf("%s: %d allocations, %d octets, %.1f µs of processor time", c.name, r.AllocsPerOp(), r.AllocedBytesPerOp(), r.Extra["cpu-µs/op"])

@@ -3,7 +3,7 @@ package mcp
 import (
 	"context"
 	"errors"
-	"time"
+	"net/http"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -16,17 +16,17 @@ import (
 // which the command asks its caller something, or a failure, worded by explain.
 func (s *Server) answer(ctx context.Context, r *request, name string, args jsontext.Value, call command.Call,
 	explain func(*command.Error) *failure) (result *command.Result, interim []byte, fail *failure) {
-	var in inputs
-	if err := json.Unmarshal(r.params, &in, checked); err != nil {
-		return nil, nil, invalidParams("params: %v", err)
-	}
-	x, fail := s.newRound(r, name, args, in)
+	x, fail := s.newRound(r, name, args)
 	if fail != nil {
 		return nil, nil, fail
 	}
 	call.Principal, call.Surface, call.Remote = r.principal, surface, r.remote
-	defer r.out.waiting()()
-	result, err := s.dispatcher.Do(command.WithAsker(s.reporting(ctx, r), x), call)
+	var err error
+	if why := s.whileValid(ctx, r, func(ctx context.Context) {
+		result, err = s.dispatcher.Do(command.WithAsker(s.reporting(ctx, r), x), call)
+	}); why != nil {
+		return nil, nil, refusal(http.StatusUnauthorized, why.Error())
+	}
 	if err == nil {
 		return result, nil, nil
 	}
@@ -75,8 +75,8 @@ func (r *request) named(param, what string) (string, *failure) {
 }
 
 // refuse leaves the record of a request that reaches no command.
-func (s *Server) refuse(ctx context.Context, r *request, start time.Time, code command.Code, fail *failure) *failure {
-	if err := s.record(ctx, r, "", start, &command.Error{Code: code, Message: fail.message}); command.AsError(err).Code != code {
+func (s *Server) refuse(ctx context.Context, r *request, code command.Code, fail *failure) *failure {
+	if err := s.record(ctx, r, "", &command.Error{Code: code, Message: fail.message}); command.AsError(err).Code != code {
 		return internalFailure()
 	}
 	return fail

@@ -18,8 +18,8 @@ import (
 
 // inputs are the members of params with which a caller comes back with answers.
 type inputs struct {
-	Responses jsontext.Value `json:"inputResponses"`
-	State     jsontext.Value `json:"requestState"`
+	Responses jsontext.Value // inputResponses
+	State     jsontext.Value // requestState
 }
 
 // round is one of possibly several requests that make a call (page
@@ -39,7 +39,8 @@ type round struct {
 
 // newRound returns the round that a request is. name and args are those of what
 // is called.
-func (s *Server) newRound(r *request, name string, args jsontext.Value, in inputs) (*round, *failure) {
+func (s *Server) newRound(r *request, name string, args jsontext.Value) (*round, *failure) {
+	in := &r.given.inputs
 	x := &round{server: s, client: &r.client, subject: subject{principal: r.principal, method: r.method, name: name, args: args}}
 	if in.Responses != nil {
 		if in.Responses.Kind() != '{' {

@@ -62,15 +62,14 @@ func (s *Server) addBuiltinTools() error {
 // execute runs the command line given as the argument command. Without one it
 // asks for it, if the caller can be asked.
 func (s *Server) execute(ctx context.Context, r *request, x *round, args jsontext.Value) (reply, error) {
-	start := s.clock()
 	line, err := stringArgument(args, "command", `a command line, for example "show version"`)
 	if err == nil && strings.TrimSpace(line) == "" {
 		line, err = x.askCommand(ctx)
 	}
 	if err != nil {
-		return reply{}, s.record(ctx, r, executeName, start, command.AsError(err))
+		return reply{}, s.record(ctx, r, executeName, command.AsError(err))
 	}
-	return s.do(ctx, r, x, command.Call{Line: line})
+	return s.do(ctx, r, x, &command.Call{Line: line})
 }
 
 func (x *round) askCommand(ctx context.Context) (string, error) {
@@ -89,12 +88,11 @@ func (x *round) askCommand(ctx context.Context) (string, error) {
 // reference returns the reference of what the caller may use, or one section
 // of it under its name. No command stands behind it, so it is recorded here.
 func (s *Server) reference(ctx context.Context, r *request, _ *round, args jsontext.Value) (reply, error) {
-	start := s.clock()
 	value, err := s.referenceSection(r.principal, args)
 	if err != nil {
-		return reply{}, s.record(ctx, r, referenceName, start, command.AsError(err))
+		return reply{}, s.record(ctx, r, referenceName, command.AsError(err))
 	}
-	return reply{value: value}, s.record(ctx, r, referenceName, start, nil)
+	return reply{value: value}, s.record(ctx, r, referenceName, nil)
 }
 
 func (s *Server) referenceSection(p *access.Principal, args jsontext.Value) (jsontext.Value, error) {

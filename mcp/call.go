@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"sync"
-	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -36,7 +34,6 @@ type toolCall struct {
 }
 
 func (s *Server) toolsCall(ctx context.Context, r *request) ([]byte, *failure) {
-	start := s.clock()
 	r.recorded = true
 	call, code, fail := s.parseCall(r)
 	if fail == nil {
@@ -46,7 +43,7 @@ func (s *Server) toolsCall(ctx context.Context, r *request) ([]byte, *failure) {
 	if code == command.Unknown {
 		s.metrics.toolCalls.WithLabelValues(unknownLabel, string(code)).Inc()
 	}
-	if err := s.record(ctx, r, "", start, &command.Error{Code: code, Message: fail.message}); command.AsError(err).Code != code {
+	if err := s.record(ctx, r, "", &command.Error{Code: code, Message: fail.message}); command.AsError(err).Code != code {
 		return nil, internalFailure()
 	}
 	return nil, fail
@@ -55,23 +52,8 @@ func (s *Server) toolsCall(ctx context.Context, r *request) ([]byte, *failure) {
 // parseCall checks everything about a tools/call that is not the tool's own
 // business. The code says how a refusal is recorded.
 func (s *Server) parseCall(r *request) (call toolCall, code command.Code, fail *failure) {
-	var params struct {
-		Name, Arguments jsontext.Value
-		inputs
-	}
 	code = command.Invalid
-	members(r.params, func(name []byte, value jsontext.Value) {
-		switch string(name) {
-		case "name":
-			params.Name = value
-		case "arguments":
-			params.Arguments = value
-		case "inputResponses":
-			params.Responses = value
-		case "requestState":
-			params.State = value
-		}
-	})
+	params := &r.given
 	name, isString := text(params.Name)
 	switch {
 	case params.Name == nil:
@@ -91,7 +73,7 @@ func (s *Server) parseCall(r *request) (call toolCall, code command.Code, fail *
 	if fail := checkParamHeaders(r.header, headers, params.Arguments); fail != nil {
 		return call, code, fail
 	}
-	x, fail := s.newRound(r, name, params.Arguments, params.inputs)
+	x, fail := s.newRound(r, name, params.Arguments)
 	return toolCall{name, run, params.Arguments, x}, code, fail
 }
 
@@ -106,29 +88,29 @@ func (s *Server) tool(p *access.Principal, name string) (runTool, []command.Head
 		return nil, nil
 	}
 	return func(ctx context.Context, r *request, x *round, args jsontext.Value) (reply, error) {
-		start := s.clock()
 		var err error
 		if actions, required := t.Actions(); required && r.client.form && missingAction(args) {
 			args, err = x.askAction(ctx, t.Name, actions, args)
 		}
 		if err != nil {
-			return reply{}, s.record(ctx, r, "", start, command.AsError(err))
+			return reply{}, s.record(ctx, r, "", command.AsError(err))
 		}
 		path, values, err := t.Resolve(r.principal, []byte(args))
 		if err != nil {
-			return reply{}, s.record(ctx, r, "", start, command.AsError(err))
+			return reply{}, s.record(ctx, r, "", command.AsError(err))
 		}
-		return s.do(ctx, r, x, command.Call{Path: path, Values: values})
+		return s.do(ctx, r, x, &command.Call{Path: path, Values: values})
 	}, t.Headers
 }
 
 // do hands a call to the dispatcher in the name of the request's sender, who is
-// asked first for what is missing.
-func (s *Server) do(ctx context.Context, r *request, x *round, c command.Call) (reply, error) {
+// asked first for what is missing. It and what it calls share the call: with a
+// copy in every frame the stack would not fit into 8 KiB, and would have to be
+// grown again after every garbage collection.
+func (s *Server) do(ctx context.Context, r *request, x *round, c *command.Call) (reply, error) {
 	c.Principal, c.Surface, c.Remote = r.principal, surface, r.remote
 	if r.client.form {
-		var err error
-		if c, err = s.complete(ctx, x, c); err != nil {
+		if err := s.complete(ctx, x, c); err != nil {
 			return reply{}, err
 		}
 	}
@@ -136,25 +118,27 @@ func (s *Server) do(ctx context.Context, r *request, x *round, c command.Call) (
 }
 
 // record leaves the traces of a call that reaches no command.
-func (s *Server) record(ctx context.Context, r *request, name string, start time.Time, e *command.Error) error {
-	return s.dispatcher.Record(ctx, command.Call{Principal: r.principal, Surface: surface, Remote: r.remote}, name, start, e)
+func (s *Server) record(ctx context.Context, r *request, name string, e *command.Error) error {
+	return s.dispatcher.Record(ctx, command.Call{Principal: r.principal, Surface: surface, Remote: r.remote}, name, r.begun, e)
 }
 
 // callTool runs a tool and encodes its answer. A command that fails is a result
 // too: the model that called it is to read why and try again.
 func (s *Server) callTool(ctx context.Context, r *request, call toolCall) (result []byte, fail *failure) {
-	start, outcome := s.clock(), string(command.Internal) // unless the tool returns
-	running := s.metrics.inFlight.WithLabelValues(call.name)
+	outcome := string(command.Internal) // unless the tool returns
+	running := s.metrics.running(call.name)
 	running.Inc()
-	answering := r.out.waiting()
 	defer func() {
-		answering()
 		running.Dec()
-		s.finishCall(r, call.name, outcome, s.clock().Sub(start))
+		s.finishCall(r, call.name, outcome, s.clock().Sub(r.begun))
 	}()
-	ctx, left := s.whileValid(ctx, r)
-	value, err := call.run(s.reporting(ctx, r), r, call.round, call.args)
-	if why := left(); why != nil {
+	var (
+		value reply
+		err   error
+	)
+	if why := s.whileValid(ctx, r, func(ctx context.Context) {
+		value, err = call.run(s.reporting(ctx, r), r, call.round, call.args)
+	}); why != nil {
 		outcome = "unauthenticated"
 		return nil, refusal(http.StatusUnauthorized, why.Error())
 	}
@@ -173,45 +157,6 @@ func (s *Server) callTool(ctx context.Context, r *request, call toolCall) (resul
 		return nil, internalFailure()
 	}
 	return result, fail
-}
-
-// whileValid returns a context that ends when the credential of the caller does:
-// a call that waits hears nothing of what happens afterwards. left ends the watch
-// and returns why the caller may no longer have an answer, nil if it may.
-func (s *Server) whileValid(ctx context.Context, r *request) (valid context.Context, left func() error) {
-	valid, cancel := context.WithCancel(ctx)
-	var (
-		mu      sync.Mutex
-		timer   *time.Timer
-		refused error
-	)
-	check := func() {
-		mu.Lock()
-		defer mu.Unlock()
-		if valid.Err() != nil {
-			return
-		}
-		p, err := s.principal(ctx, r.header)
-		if err == nil && p.Owner() != r.principal.Owner() {
-			err = errors.New("the credential is another caller's now")
-		}
-		if err != nil && !errors.Is(err, access.ErrAuthUnavailable) {
-			refused = err
-			cancel()
-			return
-		}
-		timer.Reset(checkInterval)
-	}
-	mu.Lock()
-	timer = time.AfterFunc(checkInterval, check)
-	mu.Unlock()
-	return valid, func() error {
-		mu.Lock()
-		defer mu.Unlock()
-		timer.Stop()
-		cancel()
-		return refused
-	}
 }
 
 // notDone encodes why a call has no answer: questions to the caller, a failure
@@ -241,7 +186,7 @@ func (s *Server) toolResult(r reply) ([]byte, error) {
 		return s.taskCreated(*r.task)
 	}
 	value := r.value
-	b := make([]byte, 0, 256+len(s.info)+2*len(value)+len(value)/4)
+	b := make([]byte, 0, 128+len(s.info)+2*len(value)+len(value)/4)
 	b, err := jsontext.AppendQuote(append(b, `{"resultType":"complete","content":[{"type":"text","text":`...), value)
 	if err != nil {
 		return nil, err

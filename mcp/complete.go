@@ -16,10 +16,9 @@ const maxCompletions = 100
 // completionComplete offers values for an argument of a prompt or a variable of
 // a resource template.
 func (s *Server) completionComplete(ctx context.Context, r *request) ([]byte, *failure) {
-	start := s.clock()
 	c, param, begin, chosen, fail := s.parseCompletion(r)
 	if fail != nil {
-		return nil, s.refuse(ctx, r, start, command.Invalid, fail)
+		return nil, s.refuse(ctx, r, command.Invalid, fail)
 	}
 	values, err := s.dispatcher.Complete(ctx, command.Call{Principal: r.principal, Surface: surface, Remote: r.remote}, c, param, begin, chosen)
 	if err != nil {

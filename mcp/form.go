@@ -144,20 +144,21 @@ func (x *round) askAction(ctx context.Context, tool string, actions []string, ar
 
 // complete asks for what a call needs before its command may run: arguments that
 // are required and missing, then, of a command that destroys, that it is meant.
-// It returns the call to run. The error is recorded.
-func (s *Server) complete(ctx context.Context, x *round, call command.Call) (command.Call, error) {
+// It makes call the one to run. The error is recorded.
+func (s *Server) complete(ctx context.Context, x *round, call *command.Call) error {
 	start := s.clock()
-	c, planned, err := s.dispatcher.Plan(call)
+	c, planned, err := s.dispatcher.Plan(*call)
 	if err != nil {
-		return call, nil // the dispatcher says it, and records it
+		return nil // the dispatcher says it, and records it
 	}
 	if err = x.askMissing(ctx, c, planned.Values); err == nil {
 		err = x.confirm(ctx, c, planned.Values)
 	}
 	if err != nil {
-		return call, s.dispatcher.Record(ctx, call, c.Name(), start, command.AsError(err))
+		return s.dispatcher.Record(ctx, *call, c.Name(), start, command.AsError(err))
 	}
-	return planned, nil
+	*call = planned
+	return nil
 }
 
 // askMissing asks for the mandatory arguments that args lacks and adds them,

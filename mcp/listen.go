@@ -71,19 +71,18 @@ func (o *streams) enter(p *access.Principal) (leave func(), ok bool) {
 // subscriptionsListen answers with a stream that tells what changes, until the
 // caller goes or may no longer listen, or the daemon ends.
 func (s *Server) subscriptionsListen(ctx context.Context, r *request) ([]byte, *failure) {
-	start := s.clock()
 	wanted, fail := r.listenFilter()
 	if fail != nil {
-		return nil, s.refuse(ctx, r, start, command.Invalid, fail)
+		return nil, s.refuse(ctx, r, command.Invalid, fail)
 	}
 	leave, ok := s.streams.enter(r.principal)
 	if !ok {
 		r.out.w.Header().Set("Retry-After", "1")
-		return nil, s.refuse(ctx, r, start, command.Limit, refusal(http.StatusTooManyRequests,
+		return nil, s.refuse(ctx, r, command.Limit, refusal(http.StatusTooManyRequests,
 			fmt.Sprintf("%d streams of %s are open, the most allowed at a time; close one of them first", s.streams.most, r.principal.Name)))
 	}
 	defer leave()
-	if err := s.record(ctx, r, "subscriptions/listen", start, nil); err != nil {
+	if err := s.record(ctx, r, "subscriptions/listen", nil); err != nil {
 		return nil, commandFailure(command.AsError(err))
 	}
 	r.leave() // a stream counts as one, no longer as a request under way
@@ -138,7 +137,7 @@ func (r *request) listenFilter() (f listenFilter, fail *failure) {
 // forget lets go of the body of a request that is about to last.
 func (r *request) forget() {
 	r.id = bytes.Clone(r.id)
-	r.params, r.client.raw, r.progress = nil, nil, nil
+	r.params, r.given, r.client.raw, r.progress = nil, namedParams{}, nil, nil
 	r.give()
 }
 
@@ -255,10 +254,9 @@ func (l *listener) resource(uri string) (*command.Resource, map[string]string) {
 // digest returns the digest of what the caller would be answered by methods now.
 func (l *listener) digest(ctx context.Context, methods []string) (sum [sha256.Size]byte) {
 	h := sha256.New()
-	asked := *l.request
-	asked.params = jsontext.Value("{}")
+	asked := &request{message: message{params: jsontext.Value("{}")}, principal: l.request.principal, client: l.request.client}
 	for _, name := range methods {
-		answer, fail := l.server.methods[name](ctx, &asked)
+		answer, fail := l.server.methods[name](ctx, asked)
 		if fail != nil {
 			answer = fail.encode()
 		}

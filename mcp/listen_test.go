@@ -259,28 +259,39 @@ func TestStreamLetsGoOfItsBody(t *testing.T) {
 	})
 }
 
-// A call that waits is not answered to a caller whose token was revoked meanwhile.
+// Who waits for a tool or a resource is not answered when the token was revoked
+// meanwhile.
 func TestRevokedWhileWaiting(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, nil)
-		begun := time.Now()
-		type answer struct {
-			status int
-			body   string
-		}
-		answered := make(chan answer, 1)
-		go func() {
-			status, body := send(f, call(readToken, "ze_execute", `{"command":"show wait"}`))
-			answered <- answer{status, body}
-		}()
-		<-f.lamps.waiting
-		f.keys.change(readToken, nil)
-		a := <-answered
-		if a.status != http.StatusUnauthorized || time.Since(begun) > time.Second {
-			t.Errorf("%d %s after %s", a.status, a.body, time.Since(begun))
-		}
-		<-f.lamps.cancelled
-	})
+	for _, sent := range []*http.Request{
+		call(readToken, executeName, `{"command":"show wait"}`),
+		post(readToken, "resources/read", "ze://wait", `"uri":"ze://wait"`),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFixture(t, nil)
+			wait := f.registry.Find(&access.Principal{Scope: access.Admin}, []string{"show", "wait"})
+			if err := f.registry.Register(command.New(&schema.Command{Path: []string{"show", "slow"}, Effect: "read", Hidden: true, Description: "Waits.",
+				Resource: "ze://wait", Input: &schema.Object{}, Output: &schema.Object{}}, wait.Run)); err != nil {
+				t.Fatal(err)
+			}
+			begun := time.Now()
+			type answer struct {
+				status int
+				body   string
+			}
+			answered := make(chan answer, 1)
+			go func() {
+				status, body := send(f, sent)
+				answered <- answer{status, body}
+			}()
+			<-f.lamps.waiting
+			f.keys.change(readToken, nil)
+			a := <-answered
+			if a.status != http.StatusUnauthorized || time.Since(begun) > checkInterval {
+				t.Errorf("%s: %d %s after %s", sent.Header.Get(headerMethod), a.status, a.body, time.Since(begun))
+			}
+			<-f.lamps.cancelled
+		})
+	}
 }
 
 // What happens faster than a caller reads is summed up, never passed over.
@@ -328,7 +339,7 @@ func (d *deadlines) SetWriteDeadline(at time.Time) error {
 // does not outlive the event: the connection may be used again.
 func TestEventsAreLimited(t *testing.T) {
 	d := &deadlines{}
-	o := newResponder(d, defaultKeepAlive)
+	o := &responder{w: d, interval: defaultKeepAlive}
 	if err := o.event([]byte("{}")); err != nil {
 		t.Fatal(err)
 	}

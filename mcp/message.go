@@ -34,7 +34,7 @@ func parseMessage(body []byte) (message, *failure) {
 	}
 	var in struct{ JSONRPC, ID, Method, Params, Result, Error jsontext.Value }
 	var other []byte // name of the first member that no request has
-	members(body, func(name []byte, value jsontext.Value) {
+	command.Members(body, func(name []byte, value jsontext.Value) {
 		switch string(name) {
 		case "jsonrpc":
 			in.JSONRPC = value

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,6 +17,41 @@ type metrics struct {
 	duration  *prometheus.HistogramVec
 	inFlight  *prometheus.GaugeVec
 	streams   prometheus.Gauge
+
+	byRequest kept[[2]string, prometheus.Counter] // by method and code
+	byCall    kept[[2]string, callSeries]         // by tool and outcome
+	byTool    kept[string, prometheus.Gauge]
+}
+
+type callSeries struct {
+	calls    prometheus.Counter
+	duration prometheus.Observer
+}
+
+// kept remembers series by their labels: to find one takes many times as long as
+// to count, and every request counts several.
+type kept[K comparable, V any] struct{ series sync.Map }
+
+func (k *kept[K, V]) of(labels K, find func(labels K) V) V {
+	v, ok := k.series.Load(labels)
+	if !ok {
+		v, _ = k.series.LoadOrStore(labels, find(labels))
+	}
+	return v.(V)
+}
+
+func (m *metrics) request(method, code string) prometheus.Counter {
+	return m.byRequest.of([2]string{method, code}, func(l [2]string) prometheus.Counter { return m.requests.WithLabelValues(l[:]...) })
+}
+
+func (m *metrics) call(tool, outcome string) callSeries {
+	return m.byCall.of([2]string{tool, outcome}, func(l [2]string) callSeries {
+		return callSeries{m.toolCalls.WithLabelValues(l[:]...), m.duration.WithLabelValues(tool)}
+	})
+}
+
+func (m *metrics) running(tool string) prometheus.Gauge {
+	return m.byTool.of(tool, func(tool string) prometheus.Gauge { return m.inFlight.WithLabelValues(tool) })
 }
 
 func newMetrics() *metrics {
@@ -50,7 +86,8 @@ func (m *metrics) collectors() []prometheus.Collector {
 
 // finishCall counts and logs a finished call of a tool that exists.
 func (s *Server) finishCall(r *request, tool, outcome string, took time.Duration) {
-	s.metrics.toolCalls.WithLabelValues(tool, outcome).Inc()
-	s.metrics.duration.WithLabelValues(tool).Observe(took.Seconds())
+	series := s.metrics.call(tool, outcome)
+	series.calls.Inc()
+	series.duration.Observe(took.Seconds())
 	s.log.Debug().Str("tool", tool).Str("principal", r.principal.Name).Str("outcome", outcome).Dur("duration-ms", took).Msg("tool call")
 }

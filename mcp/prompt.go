@@ -38,30 +38,23 @@ func (s *Server) promptsList(_ context.Context, r *request) ([]byte, *failure) {
 }
 
 func (s *Server) promptsGet(ctx context.Context, r *request) ([]byte, *failure) {
-	start := s.clock()
 	name, fail := r.named("name", "which prompt to get")
 	if fail != nil {
-		return nil, s.refuse(ctx, r, start, command.Invalid, fail)
+		return nil, s.refuse(ctx, r, command.Invalid, fail)
 	}
 	c := s.dispatcher.Registry().Prompt(r.principal, name)
 	if c == nil {
-		return nil, s.refuse(ctx, r, start, command.Unknown, refusedParams("no prompt %s; prompts/list has the prompts", quoted(name)))
+		return nil, s.refuse(ctx, r, command.Unknown, refusedParams("no prompt %s; prompts/list has the prompts", quoted(name)))
 	}
-	var params struct {
-		Arguments jsontext.Value `json:"arguments"`
-	}
-	if err := json.Unmarshal(r.params, &params, checked); err != nil {
-		return nil, s.refuse(ctx, r, start, command.Invalid, invalidParams("params: %v", err))
-	}
-	texts, fail := textMap("params.arguments", params.Arguments)
+	texts, fail := textMap("params.arguments", r.given.Arguments)
 	if fail != nil {
-		return nil, s.refuse(ctx, r, start, command.Invalid, fail)
+		return nil, s.refuse(ctx, r, command.Invalid, fail)
 	}
 	values, err := c.Values(texts)
 	if err != nil {
-		return nil, s.refuse(ctx, r, start, command.Invalid, refusedParams("%s", command.AsError(err).Error()))
+		return nil, s.refuse(ctx, r, command.Invalid, refusedParams("%s", command.AsError(err).Error()))
 	}
-	result, interim, fail := s.answer(ctx, r, name, params.Arguments, command.Call{Path: c.Path, Values: values}, commandFailure)
+	result, interim, fail := s.answer(ctx, r, name, r.given.Arguments, command.Call{Path: c.Path, Values: values}, commandFailure)
 	if result == nil {
 		return interim, fail
 	}

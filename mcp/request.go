@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -25,10 +26,12 @@ type request struct {
 	header    http.Header
 	principal *access.Principal
 	remote    string
-	out       *responder
-	leave     func()         // the request no longer counts as one under way; may be called twice
-	give      func()         // the body is no longer held; may be called twice
-	client    capabilities   // set by checkEnvelope
+	out       responder
+	begun     time.Time   // when its method began
+	leave     func()      // the request no longer counts as one under way; may be called twice
+	give      func()      // the body is no longer held; may be called twice
+	given     namedParams // set by checkEnvelope, like the following
+	client    capabilities
 	progress  jsontext.Value // the progressToken; nil: nobody wants to hear of progress
 	trace     command.Trace
 	traced    bool // trace is set
@@ -45,6 +48,12 @@ const (
 	metaCapabilities = "io.modelcontextprotocol/clientCapabilities"
 	metaClientInfo   = "io.modelcontextprotocol/clientInfo"
 )
+
+// namedParams are the params of methods that name something and give it arguments.
+type namedParams struct {
+	Name, Arguments jsontext.Value
+	inputs
+}
 
 // requestMeta is params._meta, as far as every method needs it.
 type requestMeta struct {
@@ -100,7 +109,7 @@ func (r *request) checkEnvelope() *failure {
 	return fail
 }
 
-// meta reads params._meta.
+// meta reads params._meta, and what else it meets on the way there.
 func (r *request) meta() (m requestMeta, fail *failure) {
 	if r.params == nil {
 		return m, invalidParams("params is missing: every request needs params._meta with %s and %s", metaVersion, metaCapabilities)
@@ -109,9 +118,18 @@ func (r *request) meta() (m requestMeta, fail *failure) {
 		return m, invalidParams("params must be an object")
 	}
 	var meta jsontext.Value
-	members(r.params, func(name []byte, value jsontext.Value) {
-		if string(name) == "_meta" {
+	command.Members(r.params, func(name []byte, value jsontext.Value) {
+		switch string(name) {
+		case "_meta":
 			meta = value
+		case "name":
+			r.given.Name = value
+		case "arguments":
+			r.given.Arguments = value
+		case "inputResponses":
+			r.given.Responses = value
+		case "requestState":
+			r.given.State = value
 		}
 	})
 	if meta == nil {
@@ -120,7 +138,7 @@ func (r *request) meta() (m requestMeta, fail *failure) {
 	if meta.Kind() != '{' {
 		return m, invalidParams("params._meta must be an object")
 	}
-	members(meta, func(name []byte, value jsontext.Value) {
+	command.Members(meta, func(name []byte, value jsontext.Value) {
 		switch string(name) {
 		case metaVersion:
 			m.Version = value
@@ -159,7 +177,7 @@ func isImplementation(v jsontext.Value) bool {
 		return false
 	}
 	var hasName, hasVersion bool
-	members(v, func(name []byte, value jsontext.Value) {
+	command.Members(v, func(name []byte, value jsontext.Value) {
 		switch string(name) {
 		case "name":
 			hasName = value.Kind() == '"'
@@ -217,6 +235,7 @@ func (s *Server) run(ctx context.Context, m method, r *request) (result []byte, 
 			result, fail = nil, internalFailure()
 		}
 	}()
+	r.begun = s.clock()
 	if r.traced {
 		ctx = command.WithTrace(ctx, r.trace)
 	}

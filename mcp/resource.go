@@ -165,29 +165,28 @@ func (s *Server) cacheable(member string, value jsontext.Value, hints cacheHints
 }
 
 func (s *Server) resourcesRead(ctx context.Context, r *request) ([]byte, *failure) {
-	start := s.clock()
 	uri, fail := r.named("uri", "which resource to read")
 	if fail != nil {
-		return nil, s.refuse(ctx, r, start, command.Invalid, fail)
+		return nil, s.refuse(ctx, r, command.Invalid, fail)
 	}
 	if strings.HasPrefix(uri, "ui:") {
 		if err := assetURI(uri); err != nil {
-			return nil, s.refuse(ctx, r, start, command.Invalid, noResource(uri, "not a ui:// address of this server: "+err.Error()))
+			return nil, s.refuse(ctx, r, command.Invalid, noResource(uri, "not a ui:// address of this server: "+err.Error()))
 		}
 		asset, ok := s.assets[uri]
 		if !ok {
-			return nil, s.refuse(ctx, r, start, command.NotFound, noResource(uri, "no such resource; resources/list has what there is"))
+			return nil, s.refuse(ctx, r, command.NotFound, noResource(uri, "no such resource; resources/list has what there is"))
 		}
 		return s.contents([]resourceContent{content(uri, assetType(uri), asset)}, assetHints)
 	}
 	res, vars := s.dispatcher.Registry().Resource(r.principal, uri)
 	if res == nil {
-		return nil, s.refuse(ctx, r, start, command.NotFound,
+		return nil, s.refuse(ctx, r, command.NotFound,
 			noResource(uri, "no such resource; resources/list and resources/templates/list have what there is"))
 	}
 	values, err := res.Command.Values(vars)
 	if err != nil {
-		return nil, s.refuse(ctx, r, start, command.Invalid, noResource(uri, command.AsError(err).Error()))
+		return nil, s.refuse(ctx, r, command.Invalid, noResource(uri, command.AsError(err).Error()))
 	}
 	result, interim, fail := s.answer(ctx, r, uri, nil, command.Call{Path: res.Command.Path, Values: values}, func(e *command.Error) *failure {
 		return resourceFailure(uri, e)

@@ -71,6 +71,7 @@ type Server struct {
 	tasks      *task.Manager // nil: no tasks
 	events     *event.Bus    // nil: nobody can listen
 	streams    streams
+	watch      watch
 	large      budget
 
 	methods  map[string]method
@@ -121,6 +122,7 @@ func New(o Options) (*Server, error) {
 	if s.keepAlive == 0 {
 		s.keepAlive = defaultKeepAlive
 	}
+	s.watch.every, s.watch.look = min(checkInterval, s.keepAlive), s.look
 	if s.streams.most == 0 {
 		s.streams.most = defaultMaxStreams
 	}
@@ -169,73 +171,68 @@ func (s *Server) Collectors() []prometheus.Collector { return s.metrics.collecto
 // ServeHTTP answers one request; which path it is served at is the wiring's
 // choice, as is the guard in front of it.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	out := newResponder(w, s.keepAlive)
-	defer out.finish() // a panic that net/http is to see, too
-	label, fail := s.serve(out, w, r)
+	req := &request{header: r.Header, remote: r.RemoteAddr, out: responder{w: w, accepts: accepts{json: true}, interval: s.keepAlive}}
+	defer req.out.finish() // a panic that net/http is to see, too
+	label, fail := s.serve(req, w, r)
 	outcome := "ok"
 	if fail != nil {
 		outcome = fail.label()
-		out.fail(fail)
+		req.out.fail(fail)
 	}
-	s.metrics.requests.WithLabelValues(label, outcome).Inc()
+	s.metrics.request(label, outcome).Inc()
 }
 
 // serve takes a request through the checks and answers it unless it returns a
 // failure. The order is part of the protocol: the caller first, so that nobody
 // unknown can probe; then what HTTP says, JSON, the message, its envelope, the
 // method; then what the method checks. The label is the method for the metrics.
-func (s *Server) serve(out *responder, w http.ResponseWriter, r *http.Request) (label string, fail *failure) {
-	principal, fail := s.authenticate(w, r)
-	if fail != nil {
+func (s *Server) serve(req *request, w http.ResponseWriter, r *http.Request) (label string, fail *failure) {
+	if req.principal, fail = s.authenticate(w, r); fail != nil {
 		return unknownLabel, fail
 	}
-	leave, fail := s.enter(w, r, principal)
-	if fail != nil {
+	if req.leave, fail = s.enter(w, r, req.principal); fail != nil {
 		return unknownLabel, fail
 	}
-	defer leave()
-	var req *request
+	defer req.leave()
 	defer func() {
-		if fail != nil && (req == nil || !req.recorded) {
-			s.dispatcher.Refused(command.Call{Principal: principal, Surface: surface, Remote: r.RemoteAddr}, string(command.Invalid))
+		if fail != nil && !req.recorded {
+			s.dispatcher.Refused(command.Call{Principal: req.principal, Surface: surface, Remote: r.RemoteAddr}, string(command.Invalid))
 		}
 	}()
-	if out.accepts, fail = checkTransport(w, r); fail != nil {
+	if req.out.accepts, fail = checkTransport(w, r); fail != nil {
 		return unknownLabel, fail
 	}
-	body, give, fail := s.readBody(w, r, principal)
+	body, give, fail := s.readBody(w, r, req.principal)
 	defer give()
 	if fail != nil {
 		return unknownLabel, fail
 	}
-	msg, fail := parseMessage(body)
-	if fail != nil {
+	if req.message, fail = parseMessage(body); fail != nil {
 		return unknownLabel, fail
 	}
-	label = unknownLabel
-	run, known := s.methods[msg.method]
+	req.give, label = give, unknownLabel
+	run, known := s.methods[req.method]
 	if known {
-		label = msg.method
+		label = req.method
 	}
-	if msg.id == nil {
+	if req.id == nil {
 		if known {
-			return label, invalidRequest("%s is a request and needs an id, a string or an integer", msg.method)
+			return label, invalidRequest("%s is a request and needs an id, a string or an integer", req.method)
 		}
 		writeAccepted(w)
 		return label, nil
 	}
-	req = &request{message: msg, header: r.Header, principal: principal, remote: r.RemoteAddr, out: out, leave: leave, give: give}
 	if fail := req.checkEnvelope(); fail != nil {
-		return label, fail.to(msg.id)
+		return label, fail.to(req.id)
 	}
 	if !known {
-		return label, s.unknownMethod(msg.method).to(msg.id)
+		return label, s.unknownMethod(req.method).to(req.id)
 	}
 	result, fail := s.run(r.Context(), run, req)
 	if fail != nil {
-		return label, fail.to(msg.id)
+		return label, fail.to(req.id)
 	}
-	out.result(req.id, result)
+	req.out.result(req.id, result)
 	return label, nil
 }
 
@@ -290,7 +287,6 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, p *access.Prin
 		return nil, give, tooLarge(s.maxBody)
 	}
 	body = make([]byte, 0, min(max(r.ContentLength, 0), little)+1) // one more, so that the end is seen without growing
-	src := http.MaxBytesReader(w, r.Body, s.maxBody)
 	for size, held := r.ContentLength, false; ; size = int64(len(body)) {
 		if size > little && !held {
 			most := r.ContentLength
@@ -305,12 +301,14 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, p *access.Prin
 		if len(body) == cap(body) {
 			body = append(body, 0)[:len(body)]
 		}
-		n, err := src.Read(body[len(body):cap(body)])
+		n, err := r.Body.Read(body[len(body):cap(body)])
 		body = body[:len(body)+n]
-		if err == io.EOF {
+		switch {
+		case int64(len(body)) > s.maxBody:
+			return nil, give, tooLarge(s.maxBody)
+		case err == io.EOF:
 			return body, give, nil
-		}
-		if err != nil {
+		case err != nil:
 			if limit := (*http.MaxBytesError)(nil); errors.As(err, &limit) {
 				return nil, give, tooLarge(limit.Limit) // of the guard, if that is lower
 			}

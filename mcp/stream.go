@@ -36,21 +36,15 @@ type responder struct {
 	alive  sync.WaitGroup
 }
 
-func newResponder(w http.ResponseWriter, interval time.Duration) *responder {
-	return &responder{w: w, accepts: accepts{json: true}, interval: interval}
-}
-
-// waiting has the answer become a stream, where the caller takes one, if it takes
-// long. The caller calls stop before it answers.
-func (o *responder) waiting() (stop func() bool) {
-	return time.AfterFunc(o.interval, func() {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		if o.accepts.stream && !o.done {
-			o.open()
-			o.comment()
-		}
-	}).Stop
+// stretch has the answer become a stream, where the caller takes one, because it
+// takes long.
+func (o *responder) stretch() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.accepts.stream && !o.stream && !o.done {
+		o.open()
+		o.comment()
+	}
 }
 
 var errNoStream = errors.New("the caller takes no stream of events")

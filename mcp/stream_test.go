@@ -15,6 +15,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"ze.internal/ze/appliance/access"
 	"ze.internal/ze/appliance/command"
 	"ze.internal/ze/appliance/schema"
 )
@@ -23,7 +24,7 @@ func TestKeepAlive(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		accepts accepts
-		act     func(*responder)
+		begin   func(*responder)
 		want    string
 	}{
 		{"a stream that says nothing", accepts{json: true, stream: true},
@@ -31,18 +32,23 @@ func TestKeepAlive(t *testing.T) {
 			"event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{}}\n\n" +
 				": keep-alive\n\n: keep-alive\n\nevent: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n\n"},
 		{"an answer that takes long becomes a stream", accepts{json: true, stream: true},
-			func(o *responder) { o.waiting() },
+			func(*responder) {},
 			": keep-alive\n\n: keep-alive\n\nevent: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n\n"},
 		{"not where a stream is not taken", accepts{json: true},
-			func(o *responder) { o.waiting() }, `{"jsonrpc":"2.0","id":1,"result":{}}`},
+			func(*responder) {}, `{"jsonrpc":"2.0","id":1,"result":{}}`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := httptest.NewRecorder()
-				o := newResponder(w, defaultKeepAlive)
-				o.accepts = test.accepts
-				test.act(o)
-				time.Sleep(2*defaultKeepAlive + time.Second) // of the bubble's clock
+				r := &request{header: post(readToken, "", "", "").Header, principal: &access.Principal{Name: "reader", Accessor: "r1"},
+					out: responder{w: w, interval: defaultKeepAlive, accepts: test.accepts}}
+				o := &r.out
+				if err := newFixture(t, nil).whileValid(t.Context(), r, func(context.Context) {
+					test.begin(o)
+					time.Sleep(2*defaultKeepAlive + time.Second) // of the bubble's clock
+				}); err != nil {
+					t.Fatal(err)
+				}
 				o.result([]byte("1"), []byte("{}"))
 				time.Sleep(2 * defaultKeepAlive) // nothing may follow the answer
 				if got := w.Body.String(); got != test.want {

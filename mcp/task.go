@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -19,33 +18,45 @@ const taskCapability = `{"extensions":{"` + extensionTasks + `":{}}}`
 // dispatch runs a command. A client that can be given a task gets one where the
 // command allows that; every other one waits for the answer, unless the command
 // is not to be waited for.
-func (s *Server) dispatch(ctx context.Context, r *request, call command.Call) (reply, error) {
-	if s.tasks == nil {
-		return s.wait(ctx, call)
+func (s *Server) dispatch(ctx context.Context, r *request, call *command.Call) (reply, error) {
+	if s.tasks != nil {
+		if answer, given, err := s.withoutWaiting(ctx, r, call); given {
+			return answer, err
+		}
 	}
+	result, err := s.dispatcher.Do(ctx, *call)
+	if err != nil {
+		return reply{}, err
+	}
+	return reply{value: jsontext.Value(result.JSON), answer: result.Answer}, nil
+}
+
+// withoutWaiting answers a call by a task, where the caller can be given one, or by
+// why it would have to be; given says whether it has.
+func (s *Server) withoutWaiting(ctx context.Context, r *request, call *command.Call) (answer reply, given bool, err error) {
 	var c *command.Command
 	if call.Path != nil {
 		c = s.dispatcher.Registry().Find(call.Principal, call.Path)
-	} else if planned, as, err := s.dispatcher.Plan(call); err == nil {
-		c, call = planned, as
+	} else if planned, as, err := s.dispatcher.Plan(*call); err == nil {
+		c, *call = planned, as
 	}
 	switch {
 	case c == nil: // the dispatcher says it, and records it
 	case !r.client.tasks && c.TaskOnly:
 		cause := &lackingError{capabilityNeeds{"extensions": {extensionTasks: {}}}}
 		e := &command.Error{Code: command.Conflict, Message: cause.Error(), Err: cause}
-		return reply{}, s.dispatcher.Record(ctx, call, c.Name(), s.clock(), e)
+		return answer, true, s.dispatcher.Record(ctx, *call, c.Name(), s.clock(), e)
 	case r.client.tasks && (c.Task == string(task.Required) || c.Task == string(task.Optional)):
-		result, t, err := s.tasks.Run(ctx, call, task.Mode(c.Task), r.client.answers())
+		result, t, err := s.tasks.Run(ctx, *call, task.Mode(c.Task), r.client.answers())
 		switch {
 		case err != nil:
-			return reply{}, err
+			return answer, true, err
 		case t != nil:
-			return reply{task: t}, nil
+			return reply{task: t}, true, nil
 		}
-		return reply{value: jsontext.Value(result.JSON), answer: result.Answer}, nil
+		return reply{value: jsontext.Value(result.JSON), answer: result.Answer}, true, nil
 	}
-	return s.wait(ctx, call)
+	return answer, false, nil
 }
 
 // maxCapabilities bounds what a task remembers of its caller's capabilities, in
@@ -67,15 +78,6 @@ func (c *capabilities) answers() json.RawMessage {
 		return json.RawMessage(`{}`)
 	}
 	return b
-}
-
-// wait runs a command for a caller that waits for the answer.
-func (s *Server) wait(ctx context.Context, call command.Call) (reply, error) {
-	result, err := s.dispatcher.Do(ctx, call)
-	if err != nil {
-		return reply{}, err
-	}
-	return reply{value: jsontext.Value(result.JSON), answer: result.Answer}, nil
 }
 
 // taskState is a task as it is sent (Tasks extension, its page tasks).
@@ -136,27 +138,26 @@ func (s *Server) wholeTask(t task.Task) (out taskState, err error) {
 
 // theTask returns the task that a request names, if it is the sender's.
 func (s *Server) theTask(ctx context.Context, r *request) (t task.Task, fail *failure) {
-	start := s.clock()
 	id, fail := r.named("taskId", "which task is meant")
 	if fail != nil {
-		return t, s.refuse(ctx, r, start, command.Invalid, fail)
+		return t, s.refuse(ctx, r, command.Invalid, fail)
 	}
 	if !r.client.tasks {
-		return t, s.refuse(ctx, r, start, command.Invalid,
+		return t, s.refuse(ctx, r, command.Invalid,
 			missingCapability(r.method+" is part of the Tasks extension, which the request did not declare", taskCapability))
 	}
 	t, err := s.tasks.Get(ctx, r.principal.Owner(), id)
-	return t, s.taskFailure(ctx, r, start, id, err)
+	return t, s.taskFailure(ctx, r, id, err)
 }
 
 // taskFailure says why a task cannot be had. One that is another's is answered
 // like one that does not exist.
-func (s *Server) taskFailure(ctx context.Context, r *request, start time.Time, id string, err error) *failure {
+func (s *Server) taskFailure(ctx context.Context, r *request, id string, err error) *failure {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, task.ErrNoTask):
-		return s.refuse(ctx, r, start, command.NotFound, refusedParams("no task %s; it may have been forgotten when its time was over", quoted(id)))
+		return s.refuse(ctx, r, command.NotFound, refusedParams("no task %s; it may have been forgotten when its time was over", quoted(id)))
 	}
 	return commandFailure(command.AsError(err))
 }
@@ -182,16 +183,15 @@ func (s *Server) tasksGet(ctx context.Context, r *request) ([]byte, *failure) {
 
 // tasksUpdate hands a task the answers to what it asks.
 func (s *Server) tasksUpdate(ctx context.Context, r *request) ([]byte, *failure) {
-	start := s.clock()
 	t, fail := s.theTask(ctx, r)
 	if fail != nil {
 		return nil, fail
 	}
 	answers, fail := r.answersTo(t)
 	if fail != nil {
-		return nil, s.refuse(ctx, r, start, command.Invalid, fail)
+		return nil, s.refuse(ctx, r, command.Invalid, fail)
 	}
-	return s.acknowledge(ctx, r, start, t.ID, s.tasks.Answer(t.Owner, t.ID, answers))
+	return s.acknowledge(ctx, r, t.ID, s.tasks.Answer(t.Owner, t.ID, answers))
 }
 
 // answersTo returns the answers in a request that are to questions of t.
@@ -231,21 +231,20 @@ func (r *request) answersTo(t task.Task) (map[string]json.RawMessage, *failure) 
 
 // tasksCancel asks a task to end; see task.Manager.Cancel.
 func (s *Server) tasksCancel(ctx context.Context, r *request) ([]byte, *failure) {
-	start := s.clock()
 	t, fail := s.theTask(ctx, r)
 	if fail != nil {
 		return nil, fail
 	}
-	return s.acknowledge(ctx, r, start, t.ID, s.tasks.Cancel(t.Owner, t.ID))
+	return s.acknowledge(ctx, r, t.ID, s.tasks.Cancel(t.Owner, t.ID))
 }
 
 // acknowledge answers that a task has been told something, unless err says that
 // it has not.
-func (s *Server) acknowledge(ctx context.Context, r *request, start time.Time, id string, err error) ([]byte, *failure) {
-	if fail := s.taskFailure(ctx, r, start, id, err); fail != nil {
+func (s *Server) acknowledge(ctx context.Context, r *request, id string, err error) ([]byte, *failure) {
+	if fail := s.taskFailure(ctx, r, id, err); fail != nil {
 		return nil, fail
 	}
-	if err := s.record(ctx, r, r.method, start, nil); err != nil {
+	if err := s.record(ctx, r, r.method, nil); err != nil {
 		return nil, commandFailure(command.AsError(err))
 	}
 	return append(append([]byte(`{"resultType":"complete","_meta":`), s.info...), '}'), nil

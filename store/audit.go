@@ -49,13 +49,14 @@ func (db *DB) appendAudit(tx *bolt.Tx, records []audit.Record) (first uint64, er
 		return 0, err
 	}
 	first = head.Seq + 1
-	var begin uint64 // Seq of the last Begin record among them
+	var begin uint64   // Seq of the last Begin record among them
+	var payload []byte // of one after the other
 	for i := range records {
 		r := records[i] // a transaction may be tried again: what is set here must not stay
 		if r.Phase == audit.End && r.Begin == 0 {
 			r.Begin = begin
 		}
-		payload := audit.Seal(head.Hash, head.Seq+1, &r)
+		payload = audit.AppendSealed(payload[:0], head.Hash, head.Seq+1, &r)
 		if payload == nil {
 			return 0, fmt.Errorf("audit record of %v: %w: it has no form to be kept in", r.Time, ErrInvalid)
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 )
 
@@ -22,14 +23,20 @@ type Head struct {
 // its zone, because the hash must be the same after the record was kept as JSON,
 // which is what it returns; nil if the record has no JSON form.
 func Seal(prevHash string, seq uint64, r *Record) []byte {
+	return AppendSealed(nil, prevHash, seq, r)
+}
+
+// AppendSealed is Seal for many records: it appends the JSON to b.
+func AppendSealed(b []byte, prevHash string, seq uint64, r *Record) []byte {
 	for _, s := range []*string{&r.Principal, &r.Accessor, &r.Surface, &r.Remote, &r.Command, &r.Args, &r.Digest, &r.Outcome} {
 		*s = strings.ToValidUTF8(*s, "\uFFFD")
 	}
 	r.Time = r.Time.UTC()
 	r.Seq, r.Prev = seq, prevHash
-	unsealed := encode(*r)
-	r.Hash = sum(unsealed)
-	open, ok := bytes.CutSuffix(unsealed, []byte(`"}`)) // the hash is the last member, and empty so far
+	from := len(b)
+	b = appendUnsealed(b, *r)
+	r.Hash = sum(b[from:])
+	open, ok := bytes.CutSuffix(b, []byte(`"}`)) // the hash is the last member, and empty so far
 	if !ok {
 		return nil
 	}
@@ -38,23 +45,24 @@ func Seal(prevHash string, seq uint64, r *Record) []byte {
 
 // hash returns the hex SHA-256 of the record's JSON with an empty hash. Prev is
 // part of it, so a hash vouches for every record before.
-func hash(r Record) string { return sum(encode(r)) }
+func hash(r Record) string { return sum(appendUnsealed(nil, r)) }
 
-// encode returns the record's JSON with an empty hash.
-func encode(r Record) []byte {
-	r.Hash = ""
+// appendUnsealed appends the record's JSON with an empty hash.
+func appendUnsealed(b []byte, r Record) []byte {
 	const rest = 512 // for all but the arguments, and the hash to come
-	b, err := appendRecord(make([]byte, 0, rest+len(r.Args)), &r)
+	b = slices.Grow(b, rest+len(r.Args))
+	r.Hash = ""
+	sealable, err := appendRecord(b, &r)
 	if err != nil {
 		// Strings, integers and a time: only a year outside 0..9999 can do this.
-		b = fmt.Appendf(nil, "%+v", r)
+		return fmt.Appendf(b, "%+v", r)
 	}
-	return b
+	return sealable
 }
 
 func sum(b []byte) string {
 	s := sha256.Sum256(b)
-	return hex.EncodeToString(s[:])
+	return string(hex.AppendEncode(make([]byte, 0, 2*sha256.Size), s[:]))
 }
 
 // BrokenError says where a chain is broken.

@@ -54,8 +54,8 @@ func (d *Dispatcher) Collectors() []prometheus.Collector { return d.metrics.coll
 // Do runs one call: look up, permission, arguments, audit, run, audit. The
 // error is always an *Error.
 func (d *Dispatcher) Do(ctx context.Context, call Call) (*Result, error) {
-	t := d.trail(call, d.Clock())
-	c, args, err := d.resolve(call)
+	t := d.trail(&call, d.Clock())
+	c, args, err := d.resolve(&call)
 	t.command = c
 	if err != nil {
 		return nil, t.finish(ctx, AsError(err))
@@ -92,7 +92,7 @@ func (d *Dispatcher) Do(ctx context.Context, call Call) (*Result, error) {
 // Probe takes a call that only reads the way of Do, to find out whether that is
 // open. It leaves no trace, so it is for nobody's wishes but the daemon's own.
 func (d *Dispatcher) Probe(ctx context.Context, call Call) error {
-	c, args, err := d.resolve(call)
+	c, args, err := d.resolve(&call)
 	if err != nil {
 		return AsError(err)
 	}
@@ -113,7 +113,7 @@ func (d *Dispatcher) Probe(ctx context.Context, call Call) error {
 // and the call in the form of a path and values, which Do may be given in place
 // of the first. The values are not checked. The error is what Do would return.
 func (d *Dispatcher) Plan(call Call) (*Command, Call, error) {
-	c, args, err := d.resolve(call)
+	c, args, err := d.resolve(&call)
 	if err != nil {
 		return nil, call, AsError(err)
 	}
@@ -125,7 +125,7 @@ func (d *Dispatcher) Plan(call Call) (*Command, Call, error) {
 // one it refused, with e, or one that name, a fixed word of the surface, stands
 // for. It returns what the caller is told: e, or why no record could be kept.
 func (d *Dispatcher) Record(ctx context.Context, call Call, name string, start time.Time, e *Error) error {
-	t := d.trail(call, start)
+	t := d.trail(&call, start)
 	t.record.Command = name
 	return t.finish(ctx, e)
 }
@@ -143,7 +143,7 @@ func (d *Dispatcher) Refused(call Call, why string) {
 }
 
 // resolve finds the command and its arguments, not yet checked.
-func (d *Dispatcher) resolve(call Call) (*Command, map[string]any, error) {
+func (d *Dispatcher) resolve(call *Call) (*Command, map[string]any, error) {
 	s := d.Options.Registry.state.Load()
 	if call.Path == nil {
 		return s.parseLine(call.Principal, call.Line)

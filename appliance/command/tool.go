@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"ze.internal/ze/appliance/access"
 	"ze.internal/ze/appliance/schema"
 )
@@ -343,18 +345,25 @@ func stripTexts(v any) any {
 // its arguments, strictly decoded, without the action. p is the caller, whose
 // view the tool was taken from. The error is an *Error.
 func (t *Tool) Resolve(p *access.Principal, raw json.RawMessage) (path []string, args map[string]any, err error) {
-	if args, err = decodeArgs(raw); err != nil {
+	object, err := argsObject(raw)
+	if err != nil {
 		return nil, nil, err
 	}
-	if len(t.names) == 0 {
-		return t.bare.Path, args, nil
-	}
-	value, given := args[ActionParam]
-	action, isString := value.(string)
-	if given && !isString {
+	args = map[string]any{}
+	var action string
+	given, isString := false, true
+	Members(object, func(name []byte, value jsontext.Value) {
+		v, _ := readChecked(value, 0)
+		if len(t.names) > 0 && string(name) == ActionParam {
+			given = true
+			action, isString = v.(string)
+			return
+		}
+		args[string(name)] = v
+	})
+	if !isString {
 		return nil, nil, &Error{Code: Invalid, Field: ActionParam, Message: "must be a string", Allowed: strings.Join(t.names, ", ")}
 	}
-	delete(args, ActionParam)
 	c := t.bare
 	if given {
 		c = t.actions[action]
@@ -375,23 +384,3 @@ func (t *Tool) Resolve(p *access.Principal, raw json.RawMessage) (path []string,
 // Actions returns the actions of the tool, sorted, and whether a call has to
 // name one.
 func (t *Tool) Actions() (names []string, required bool) { return t.names, t.bare == nil }
-
-// DecodeArgs reads an argument object strictly; numbers become json.Number. The
-// error is an *Error.
-func DecodeArgs(raw json.RawMessage) (map[string]any, error) { return decodeArgs(raw) }
-
-// decodeArgs reads an argument object; nothing counts as an empty one.
-func decodeArgs(raw json.RawMessage) (map[string]any, error) {
-	if len(raw) == 0 {
-		return map[string]any{}, nil
-	}
-	v, err := decodeJSON(raw)
-	if err != nil {
-		return nil, &Error{Code: Invalid, Message: "arguments: " + err.Error(), Err: err}
-	}
-	args, ok := v.(map[string]any)
-	if !ok {
-		return nil, &Error{Code: Invalid, Message: "arguments must be an object"}
-	}
-	return args, nil
-}

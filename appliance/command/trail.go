@@ -28,24 +28,23 @@ type trail struct {
 	refused bool           // the Begin record could not be written
 }
 
-func (d *Dispatcher) trail(call Call, start time.Time) *trail {
-	return &trail{Dispatcher: d, surface: call.Surface, start: start, record: audit.Record{
-		Time:      start,
-		Principal: call.Principal.Name,
-		Accessor:  call.Principal.Accessor,
-		Surface:   call.Surface,
-		Remote:    call.Remote,
-	}}
+func (d *Dispatcher) trail(call *Call, start time.Time) *trail {
+	t := &trail{Dispatcher: d, surface: call.Surface, start: start}
+	r := &t.record
+	r.Time, r.Surface, r.Remote = start, call.Surface, call.Remote
+	r.Principal, r.Accessor = call.Principal.Name, call.Principal.Accessor
+	return t
 }
 
 // begin leaves the record of a call that is about to act, or has it wait for the
 // call's first change of the store. The context is what the command runs with.
 func (t *trail) begin(ctx context.Context) (context.Context, error) {
+	if t.command.Effect == EffectRead {
+		return ctx, nil
+	}
 	begin, end := t.record, t.record
 	begin.Phase, end.Phase, end.Outcome = audit.Begin, audit.End, "ok"
 	switch {
-	case t.command.Effect == EffectRead:
-		return ctx, nil
 	case t.command.Offline && !t.command.Outside:
 		t.pending = t.Audit.Pending(begin, end)
 	case t.command.StoreFirst:
