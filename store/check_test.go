@@ -124,14 +124,14 @@ func TestCheckOfWhatDoesNotOpen(t *testing.T) {
 	f := newFixture(t)
 	cut := f.file[:f.used/2]
 	zeroed := slices.Clone(f.file)
-	clear(zeroed[5*4096 : 6*4096])
+	clear(zeroed[f.root*4096:][:4096])
 	meta := slices.Clone(f.file)
 	clear(meta[:4096])
 	for what, c := range map[string]struct {
 		file []byte
 		want string
 	}{
-		"empty": {nil, "the file is empty"}, "cut": {cut, "truncated"}, "zeroed page": {zeroed, "page 5"}, "one meta": {meta, "meta page 0"},
+		"empty": {nil, "the file is empty"}, "cut": {cut, "truncated"}, "zeroed page": {zeroed, fmt.Sprint("page ", f.root)}, "one meta": {meta, "meta page 0"},
 	} {
 		_, o, err := openBytes(t, c.file)
 		if !errors.Is(err, ErrDamaged) {

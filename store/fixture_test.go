@@ -144,6 +144,7 @@ func dump(t testing.TB, db *DB) (map[string]string, error) {
 type fixture struct {
 	file    []byte
 	used    int // bytes below the high-water mark
+	root    int // a page in use: the root of the audit log
 	content map[string]string
 }
 
@@ -154,12 +155,15 @@ func newFixture(t testing.TB) fixture {
 	fill(t, db)
 	content, err := dump(t, db)
 	check(t, err)
-	var used int64
-	check(t, db.view(t.Context(), func(tx *bolt.Tx) error { used = tx.Size(); return nil }))
+	var used, root int
+	check(t, db.view(t.Context(), func(tx *bolt.Tx) error {
+		used, root = int(tx.Size()), int(tx.Bucket([]byte(bucketAudit)).Root())
+		return nil
+	}))
 	check(t, db.Close())
 	file, err := os.ReadFile(filepath.Join(o.Dir, FileName))
 	check(t, err)
-	return fixture{file, int(used), content}
+	return fixture{file, used, root, content}
 }
 
 var update = flag.Bool("update", false, "write testdata/v1.db.gz anew")
