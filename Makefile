@@ -7,6 +7,7 @@
 # make lint     what lintian and rpmlint say to them
 
 GO        ?= go
+# For some time, or, as 20000x, that often.
 FUZZTIME  ?= 20s
 FUZZ      ?= Fuzz.*
 PACKAGES  := ./...
@@ -58,7 +59,7 @@ bench:
 fuzz:
 	@$(GO) list $(PACKAGES) | while read -r p; do \
 	  for f in $$($(GO) test -list '^$(FUZZ)$$' "$$p" | grep '^Fuzz'); do \
-	    echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) "$$p" || exit 1; \
+	    echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x "$$p" || exit 1; \
 	  done; done
 
 VERSION ?= 0.1.0
@@ -82,6 +83,7 @@ packages:
 	  for format in deb rpm; do $(NFPM) package -f $(BUILD)/$$arch/nfpm.yaml -p $$format -t $(DIST)/; done; \
 	done
 
+# There is no bug number to close: the package is in no archive.
 lint:
 	lintian --allow-root -E --pedantic --fail-on error,warning --suppress-tags initial-upload-closes-no-bugs $(DIST)/*.deb
 	rpmlint -c packaging/lint/rpmlint.toml $(DIST)/*.rpm

@@ -29,8 +29,9 @@ func (a *App) Reload(ctx context.Context) error {
 	if a.stopping.Load() {
 		return errStopping() // and the service manager has been told so
 	}
+	ctx = context.WithoutCancel(ctx) // a caller that goes away is no reason to refuse a configuration
 	done := a.o.Reloading()
-	defer func() { done(a.summary(context.WithoutCancel(ctx))) }()
+	defer func() { done(a.summary(ctx)) }()
 	if a.o.File == "" {
 		return a.reloadRevision(ctx)
 	}

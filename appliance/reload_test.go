@@ -195,3 +195,17 @@ func TestReloadBGP(t *testing.T) {
 	d.established(t, "north")
 	has(t, n, bgp.IPv4Unicast, "10.0.0.0/24")
 }
+
+// TestReloadOfWhoeverLeaves: a caller that does not wait for the end of a reload is
+// no reason to refuse the configuration.
+func TestReloadOfWhoeverLeaves(t *testing.T) {
+	f := startFromFile(t, plainConfig)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := f.Reload(ctx); err != nil {
+		t.Error(err)
+	}
+	if s := f.ReloadStatus(); s.LastOutcome != "applied" || s.LastError != "" {
+		t.Errorf("%+v", s)
+	}
+}

@@ -228,13 +228,17 @@ type applier = func(ctx context.Context, r Revision) error
 // and the next start runs the old one; after it, the new one. A revision that
 // the daemon refuses never exists, so no start can fail over it.
 func (m *Manager) install(ctx context.Context, apply applier, before Revision, s Step) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	// What has begun is finished, whether or not the caller still waits: what runs
+	// must be kept, and nothing be called refused that is not.
+	ctx = context.WithoutCancel(ctx)
 	if apply != nil {
 		if err := apply(ctx, s.Revision); err != nil {
 			return &ApplyError{err}
 		}
 	}
-	// What runs must be kept, whether or not the caller still waits.
-	ctx = context.WithoutCancel(ctx)
 	err := m.o.Store.CommitRevision(ctx, s)
 	if err == nil {
 		m.wake()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,8 +10,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
+	"time"
 
 	"ze.internal/ze/appliance/command"
 )
@@ -49,6 +54,8 @@ func (c *controlClient) reference(ctx context.Context) (json.RawMessage, error) 
 }
 
 func (c *controlClient) request(ctx context.Context, method, path string, body []byte) (json.RawMessage, error) {
+	ctx, leave := whileMain(ctx)
+	defer leave()
 	req, err := http.NewRequestWithContext(ctx, method, "http://localhost/api/v1/"+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -61,7 +68,7 @@ func (c *controlClient) request(ctx context.Context, method, path string, body [
 	case errors.Is(err, syscall.EACCES):
 		return nil, &exitError{code: exitPermission, err: fmt.Errorf("may not open %s: be root or join the group that owns it", c.socket)}
 	case err != nil:
-		return nil, fmt.Errorf("ask the daemon: %w", err)
+		return nil, fmt.Errorf("ask the daemon: %w", cmp.Or(context.Cause(ctx), err))
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(resp.Body)
@@ -78,6 +85,37 @@ func (c *controlClient) request(ctx context.Context, method, path string, body [
 		return nil, fmt.Errorf("the daemon answered %s: %.200s", resp.Status, answer)
 	}
 	return nil, failure.Error
+}
+
+// whileMain returns a context that ends with the daemon's process if a service
+// manager has told which that is, as for ExecReload= (systemd.service(5)). The
+// manager waits for such a command before it restarts the daemon, and holds the
+// socket open meanwhile: nobody would ever answer.
+func whileMain(ctx context.Context) (_ context.Context, leave func()) {
+	pid, err := strconv.Atoi(os.Getenv("MAINPID"))
+	if err != nil || pid <= 0 {
+		return ctx, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		process, err := os.FindProcess(pid)
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		for err == nil || errors.Is(err, os.ErrPermission) {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				err = process.Signal(syscall.Signal(0))
+			}
+		}
+		cancel(fmt.Errorf("the daemon, process %d, has ended", pid))
+	})
+	return ctx, func() {
+		cancel(nil)
+		watching.Wait()
+	}
 }
 
 // joinWords makes one command line of arguments that a shell has already split.

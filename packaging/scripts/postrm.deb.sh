@@ -15,6 +15,8 @@ purge)
 		deb-systemd-helper unmask ze.socket ze.service >/dev/null || :
 	fi
 	# The user stays: another one with its number would own what it left elsewhere.
-	rm -rf /var/lib/ze /run/ze /etc/ze/credentials
+	for dir in /var/lib/ze /run/ze /etc/ze/credentials; do
+		rm -rf "$dir" 2>/dev/null || find "$dir" -mindepth 1 -delete # what a file system is mounted on stays
+	done
 	;;
 esac

@@ -22,17 +22,25 @@ elif ! getent passwd ze >/dev/null; then
 fi
 
 # The way back from the new version, made by the old one. An upgrade may be what
-# mends the database, so it goes on without.
+# mends the database, so it goes on without, also when nobody answers. All of it
+# is done as the daemon's user: names in its directory are the daemon's to choose.
+setting() { sed -n "s/^[[:space:]]*$1=//p" /etc/ze/ze.env 2>/dev/null | tail -n 1 | tr -d "\"'\r"; }
 case "$1" in
 upgrade | 2)
-	if [ -f /var/lib/ze/ze.db ] && command -v ze >/dev/null; then
-		file=/var/lib/ze/ze.db.before-upgrade-from-$(ze --version | cut -d' ' -f2)
-		backup() { runuser -u ze -- ze "$@" store backup "$file" force true >/dev/null; }
+	data=$(setting ZE_DATA_DIR) socket=$(setting ZE_CONTROL_SOCKET)
+	dir=${data:-/var/lib/ze}
+	as_ze() {
+		timeout 120 runuser -u ze -- env ${data:+"ZE_DATA_DIR=$data"} ${socket:+"ZE_CONTROL_SOCKET=$socket"} "$@"
+	}
+	if [ -f "$dir/ze.db" ] && command -v ze >/dev/null; then
+		file=$dir/ze.db.before-upgrade-from-$(ze --version | cut -d' ' -f2)
+		backup() { as_ze ze "$@" store backup "$file" force true >/dev/null; }
 		# Of the file itself, unless the daemon has it: at its socket a client would
 		# start it.
-		if backup --data /var/lib/ze 2>/dev/null || backup; then
+		if backup --data "$dir" 2>/dev/null || backup; then
 			echo "ze: the database is kept as $file"
-			ls -t /var/lib/ze/ze.db.before-upgrade-from-* | tail -n +4 | xargs -r rm -f # three are enough
+			# Three are enough.
+			as_ze sh -c 'cd "$1" && ls -t ze.db.before-upgrade-from-* | tail -n +4 | while IFS= read -r old; do rm -f -- "$old"; done' sh "$dir" || :
 		else
 			echo "ze: warning: no backup was made before the upgrade" >&2
 		fi

@@ -11,8 +11,10 @@ const program = `
 const child = require('child_process'), fs = require('fs'), net = require('net'), os = require('os');
 const add = new WebAssembly.Module(new Uint8Array([0, 97, 115, 109, 1, 0, 0, 0, 1, 7, 1, 96, 2, 127, 127, 1, 127,
 	3, 2, 1, 0, 7, 7, 1, 3, 97, 100, 100, 0, 0, 10, 9, 1, 7, 0, 32, 0, 32, 1, 106, 11]));
-let denied = 'nothing';
-try { fs.writeFileSync('/usr/life', ''); } catch (e) { denied = e.code; }
+const denied = ['/usr/life', '/etc/ze/credentials/mcp.token'].map((file) => {
+	try { fs.writeFileSync(file, ''); } catch (e) { return e.code; }
+	return 'nothing';
+}).join(' ');
 const server = net.createServer((c) => c.end('heard')).listen(0, '127.0.0.1', () => {
 	net.connect(server.address().port, '127.0.0.1').on('data', (data) => {
 		server.close();
@@ -43,14 +45,14 @@ func node() string {
 	write(script, program, 0o644)
 	defer sh("rm -f " + output)
 	defer drop("Service", "ExecStartPre=/usr/bin/node "+script)()
-	sh("systemctl restart ze")
+	sh("rm -rf /etc/ze/credentials; systemctl restart ze") // systemd makes it anew
 	var got seen
 	if err := json.Unmarshal([]byte(sh("cat "+output)), &got); err != nil {
 		failf("%v", err)
 	}
 	same("what it saw", got, seen{
 		User: "ze", Compiled: 42, Listened: "heard", Child: "42\n",
-		Processors: strings.Count(sh("grep ^cpu[0-9] /proc/stat"), "\n") + 1, Loopback: "127.0.0.1", Denied: "EROFS",
+		Processors: strings.Count(sh("grep ^cpu[0-9] /proc/stat"), "\n") + 1, Loopback: "127.0.0.1", Denied: "EROFS EROFS",
 	})
 	return sh("node --version")
 }

@@ -63,7 +63,20 @@ func (b *box) reload() string {
 	}
 	same("process", property("MainPID"), pid)
 	same("version", b.version(), oldVersion)
-	return ""
+
+	// A daemon that ends before it has answered is restarted all the same.
+	n := restarts()
+	sh("kill -STOP " + pid + " && systemctl --no-block reload ze")
+	soon("the reload", 10*time.Second, func() string {
+		if property("ControlPID") == "0" {
+			return "not yet"
+		}
+		return ""
+	})
+	sh("kill -KILL " + pid)
+	back := soon("the service", 10*time.Second, running(n))
+	same("version", b.version(), oldVersion)
+	return fmt.Sprintf("killed during a reload, back after %d ms", back.Milliseconds())
 }
 
 // activation: with the service down the first client starts it.

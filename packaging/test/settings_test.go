@@ -137,6 +137,17 @@ func (b *box) credentials() string {
 	if _, err := version(c); err == nil || !strings.Contains(err.Error(), "401") {
 		failf("the token goes on without its file: %v", err)
 	}
+
+	// What the service manager cannot hand over ends the start, once.
+	write(dir+"mcp.token", strings.Repeat("x", 2<<20), 0o600)
+	n := restarts()
+	if out, code := try("systemctl restart ze"); code == 0 {
+		failf("it starts with a token of 2 MiB: %s", out)
+	}
+	same("state", property("ActiveState"), "failed")
+	same("restarts", restarts(), n)
+	sh("rm " + dir + "*; systemctl reset-failed ze.service ze.socket; systemctl start ze.socket ze")
+	same("version", b.version(), oldVersion)
 	return ""
 }
 

@@ -87,6 +87,10 @@ func (b *box) firstInstall() string {
 // service is restarted once.
 func (b *box) upgrade() string {
 	sh("echo '# edited' >>" + envFile)
+	// Names in its directory are the daemon's to choose, and no words of root's.
+	sh(`mkdir /victim; cd ` + stateDir + `; for n in 1 2 3; do runuser -u ze -- touch ze.db.before-upgrade-from-$n; done
+		runuser -u ze -- touch -d yesterday 'ze.db.before-upgrade-from-x -r victim'`)
+	defer sh("rm -r /victim " + stateDir + "/ze.db.before-upgrade-from-[0-9]")
 	since := journal()
 	b.install(newVersion)
 	soon("the new version", 10*time.Second, running(-1))
@@ -106,6 +110,17 @@ func (b *box) twice() string {
 	same("settings", sh("tail -1 "+envFile), "# edited")
 	same("verify", b.format.verify(), "")
 	b.allKept()
+
+	// The backup is asked for where the daemon answers.
+	backup := stateDir + "/ze.db.before-upgrade-from-" + newVersion
+	sh("rm " + backup)
+	undo := set("ZE_CONTROL_SOCKET=/run/ze/other.sock")
+	sh("systemctl restart ze")
+	b.install(newVersion)
+	undo()
+	sh("ls " + backup)
+	sh("systemctl restart ze")
+	same("version", b.version(), newVersion)
 	return ""
 }
 
