@@ -71,6 +71,7 @@ var rooms = map[string]struct {
 	"mcp/client":              {"a client knows the wire and nothing of the server", nil},
 	"mcp/stdio":               {"the pipes to a host are translated without knowing what is behind", nil},
 	"appliance/appliancetest": {"what tests need of a daemon is made as a program would", []string{"appliance", "appliance/access", "store"}},
+	"appliance/outputtest":    {"what reads output knows nothing of who writes it", nil},
 	"cmd/scripttest":          {"what test scripts say knows nothing of the programs", nil},
 	"appliance/place":         {"where things are is below everything that looks for them", nil},
 	"store":                   {"the database implements what the domain rooms declare", []string{"appliance/access", "appliance/audit", "appliance/bgp", "appliance/config", "appliance/task"}},

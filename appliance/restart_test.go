@@ -21,6 +21,7 @@ import (
 	"ze.internal/ze/appliance"
 	"ze.internal/ze/appliance/appliancetest"
 	"ze.internal/ze/appliance/builtin"
+	"ze.internal/ze/appliance/outputtest"
 	"ze.internal/ze/mcp/client"
 )
 
@@ -227,7 +228,7 @@ func TestStopWithHalfARequest(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	admin := appliancetest.CreateStore(t, dir, "environment { mcp { enabled true; } }")
 	s := newSockets(t)
-	var log appliancetest.Output
+	var log outputtest.Output
 	app := s.run(dir, s.address(), zerolog.New(&log))
 	for _, authorization := range []string{"", "Authorization: Bearer " + admin + "\r\n"} {
 		conn, err := net.Dial("tcp", s.address().String())
@@ -255,7 +256,7 @@ func TestReloadWhileStopping(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	appliancetest.CreateStore(t, dir, "environment { mcp { enabled true; } }")
 	s := newSockets(t)
-	var log appliancetest.Output
+	var log outputtest.Output
 	app := s.run(dir, s.address(), zerolog.New(&log))
 	// It is left some time for its first request, in which the daemon is stopping.
 	conn, err := net.Dial("tcp", s.address().String())
@@ -293,7 +294,7 @@ func TestHandedSockets(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	admin := appliancetest.CreateStore(t, dir, "environment { mcp { enabled true; } }")
 	s := newSockets(t)
-	var log appliancetest.Output
+	var log outputtest.Output
 	app := s.run(dir, freePort(t, "127.0.0.1"), zerolog.New(&log))
 	if want := s.address().String(); !strings.Contains(log.String(), "nothing in the configuration answers on "+want) {
 		t.Errorf("no warning about %s: %s", want, log.String())
@@ -339,7 +340,7 @@ func TestSocketComesBack(t *testing.T) {
 	}
 	admin := appliancetest.CreateStore(t, dir, config(s.address()))
 	text := []byte(config(s.address()))
-	var log appliancetest.Output
+	var log outputtest.Output
 	app, err := appliance.New(t.Context(), appliance.Options{
 		DataDir: dir, File: "ze.conf", Text: text, Reread: func() ([]byte, error) { return text, nil },
 		Control: s.named, Listeners: s.handOver(), Logger: zerolog.New(&log), Speaker: []string{os.Args[0], speakerArg},

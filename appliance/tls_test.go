@@ -25,7 +25,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"ze.internal/ze/appliance"
-	"ze.internal/ze/appliance/appliancetest"
+	"ze.internal/ze/appliance/outputtest"
 )
 
 // writePair makes a key pair for 127.0.0.1 and the name ze.example, signed by
@@ -132,7 +132,7 @@ func TestTLSWhereItRuns(t *testing.T) {
 		return fmt.Sprintf("environment { mcp { enabled true; token the-only-token-of-all; %s server main { ip %s; port %d; } } metrics { enabled false; } }", more, at.Addr(), at.Port())
 	}
 	pair := fmt.Sprintf("tls { cert %[1]s/cert.pem; key %[1]s/key.pem; } ", dir)
-	var log appliancetest.Output
+	var log outputtest.Output
 	for name, at := range map[string]netip.AddrPort{"its own socket": own, "a handed socket": s.address()} {
 		t.Run(name, func(t *testing.T) {
 			f := startFromFile(t, text(at, ""), func(o *appliance.Options) {

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +16,7 @@ import (
 
 	"ze.internal/ze/appliance/access"
 	"ze.internal/ze/appliance/command"
+	"ze.internal/ze/appliance/outputtest"
 	"ze.internal/ze/appliance/schema"
 )
 
@@ -187,33 +187,14 @@ func TestClosingAStreamCancelsTheCall(t *testing.T) {
 	}
 }
 
-// lockedBuffer is a log that may be written while it is read.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 func TestTraceContextReachesTheLog(t *testing.T) {
 	f := newFixture(t, nil)
-	var log lockedBuffer
-	f.dispatcher.Logger = zerolog.New(&log)
 	for trace, want := range map[string]string{
 		`"traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01","tracestate":"a=1"`: `"trace-id":"4bf92f3577b34da6a3ce929d0e0e4736","span-id":"00f067aa0ba902b7","trace-state":"a=1"`,
 		`"traceparent":"00-0-0-01"`: "",
 	} {
-		log.b.Reset()
+		var log outputtest.Output
+		f.dispatcher.Logger = zerolog.New(&log)
 		sent := withMeta(call(adminToken, "ze_show", `{"action":"clock"}`), trace)
 		if status, answer := send(f, sent); status != http.StatusOK {
 			t.Fatalf("%d: %s", status, answer)

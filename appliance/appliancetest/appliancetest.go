@@ -5,8 +5,6 @@ package appliancetest
 import (
 	"crypto/rand"
 	"errors"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -36,24 +34,4 @@ func CreateStore(t *testing.T, dir, config string) (token string) {
 		t.Fatal(err)
 	}
 	return token
-}
-
-// Output collects what a program prints while it runs.
-type Output struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-// Write implements io.Writer.
-func (o *Output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-// String returns what was printed so far.
-func (o *Output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
 }

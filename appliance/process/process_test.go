@@ -10,7 +10,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -18,6 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/rs/zerolog"
+
+	"ze.internal/ze/appliance/outputtest"
 )
 
 // shell supervises a child that runs a script.
@@ -320,27 +321,9 @@ func TestStartedOnce(t *testing.T) {
 	}
 }
 
-// lockedBuffer is a log that is read while it is written.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // A line of 1 MiB, then a flood, must neither block the child nor fill the log.
 func TestStandardError(t *testing.T) {
-	var log lockedBuffer
+	var log outputtest.Output
 	done := make(chan struct{})
 	o := shell(`head -c 1048576 /dev/zero | tr '\0' x >&2; echo >&2; echo short >&2
 i=0; while [ $i -lt 20000 ]; do echo "line $i"; i=$((i+1)); done >&2

@@ -17,15 +17,15 @@ import (
 	bolt "go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
 
-	"ze.internal/ze/appliance/appliancetest"
+	"ze.internal/ze/appliance/outputtest"
 	"ze.internal/ze/store"
 )
 
 // start runs the daemon until the test ends or stop is called, and returns where
 // its metrics are.
-func (m *machine) start(flags ...string) (daemon *exec.Cmd, log *appliancetest.Output, url string, stop func()) {
+func (m *machine) start(flags ...string) (daemon *exec.Cmd, log *outputtest.Output, url string, stop func()) {
 	m.t.Helper()
-	daemon, log = m.command(context.Background(), append([]string{"ze", "start"}, flags...)...), &appliancetest.Output{}
+	daemon, log = m.command(context.Background(), append([]string{"ze", "start"}, flags...)...), &outputtest.Output{}
 	daemon.Stderr = log
 	if err := daemon.Start(); err != nil {
 		m.t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"ze.internal/ze/appliance/appliancetest"
+	"ze.internal/ze/appliance/outputtest"
 	"ze.internal/ze/store"
 )
 
@@ -37,7 +37,7 @@ func TestUnderAServiceManager(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(credentials, "ze_mcp.token"), []byte(token+"\n"), 0o400); err != nil {
 		t.Fatal(err)
 	}
-	daemon, log := m.command(t.Context(), "ze", "start", "--init", "--mcp", "0"), &appliancetest.Output{}
+	daemon, log := m.command(t.Context(), "ze", "start", "--init", "--mcp", "0"), &outputtest.Output{}
 	daemon.Env = append(daemon.Environ(), "NOTIFY_SOCKET="+path, "WATCHDOG_USEC=600000", "CREDENTIALS_DIRECTORY="+credentials)
 	daemon.Stderr = log
 	if err := daemon.Start(); err != nil {

@@ -7,9 +7,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
+	"ze.internal/ze/appliance/outputtest"
 	"ze.internal/ze/mcp/client"
 )
 
@@ -22,25 +22,6 @@ func freePort(t *testing.T, ip string) string {
 	}
 	defer l.Close()
 	return l.Addr().String()
-}
-
-// log collects what a program prints, line by line.
-type log struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-// Write implements io.Writer.
-func (l *log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 // daemon is the packaged program, running without systemd.
@@ -64,7 +45,7 @@ func startDaemon(t *testing.T, config string) *daemon {
 	}
 	cmd := exec.Command(ze, "--data", data, "start")
 	cmd.Env = append(os.Environ(), "ZE_MCP_LISTEN=127.0.0.1:0", "ZE_METRICS_LISTEN=127.0.0.1:0")
-	var out log
+	var out outputtest.Output
 	cmd.Stderr = &out
 	background(t, cmd)
 	var at struct{ MCP, Metrics []string }
